@@ -1,0 +1,250 @@
+package memlease
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// sender is who sent a request: the coordinator's id, and the store it came
+// through, which is nil for a coordinator that is not here (see Replay).
+type sender struct {
+	id    string
+	store *Store
+}
+
+func (s sender) owner(t lease.Ticket) string { return lease.Owner(s.id, t) }
+
+// claim is an acquire, whether it came as a request or as the Next of a release.
+type claim struct {
+	kind   lease.Kind
+	owner  string
+	mode   lease.Mode
+	ttl    time.Duration
+	tokens int
+	age    time.Duration
+	queue  bool
+	ask    bool
+}
+
+// apply runs a request, as the server's scripts would. Call it with mu held.
+func (s *Server) apply(from sender, r lease.Request) (lease.Reply, error) {
+	if err := validate(r); err != nil {
+		return lease.Reply{}, err
+	}
+	if r.Op == lease.Busy {
+		if id, ticket, ok := lease.ParseOwner(r.Asker); ok {
+			s.send(id, lease.Event{Type: lease.InUse, Key: r.Key, Ticket: ticket})
+		}
+		return lease.Reply{Status: lease.Done}, nil
+	}
+	now := s.now()
+	e := s.entry(r.Key)
+	s.expire(e, now, from.store)
+	if e.foreign || len(e.holders) > 0 && e.kind != r.Kind {
+		return lease.Reply{}, lease.ErrKind
+	}
+	reply, err := s.run(from, e, r, now)
+	if err == nil && r.Watch != "" && (r.Op == lease.Acquire || r.Op == lease.Renew) {
+		reply.Watched = s.watch(e, from.store)
+		reply.Present = reply.Watched && e.holder(r.Watch) != nil
+	}
+	return reply, err
+}
+
+func (s *Server) run(from sender, e *entry, r lease.Request, now time.Time) (lease.Reply, error) {
+	owner := from.owner(r.Ticket)
+	switch r.Op {
+	case lease.Acquire:
+		return s.acquire(from, e, claim{
+			kind: r.Kind, owner: owner, mode: r.Mode, ttl: r.TTL, tokens: r.Tokens,
+			age: r.Age, queue: r.Queue, ask: r.Ask,
+		}, now)
+	case lease.Release:
+		return s.release(from, e, owner, r, now)
+	case lease.Renew:
+		return s.renew(from, e, owner, r, now), nil
+	default:
+		return s.downgrade(from, e, owner, r, now), nil
+	}
+}
+
+// validate refuses what no correct caller sends; nothing is done then.
+func validate(r lease.Request) error {
+	ttl, mode := r.TTL, r.Mode
+	switch {
+	case r.Op < lease.Acquire || r.Op > lease.Busy:
+		return fmt.Errorf("memlease: unknown request: %v", r.Op)
+	case r.Op == lease.Busy:
+		return nil
+	case r.Op == lease.Downgrade && r.Kind != lease.ReadWrite:
+		return lease.ErrKind
+	case r.Op == lease.Release && r.Next == nil:
+		return nil
+	case r.Op == lease.Release:
+		ttl, mode = r.Next.TTL, r.Next.Mode
+	case r.Op == lease.Renew || r.Op == lease.Downgrade:
+		mode = lease.Exclusive // has none
+	}
+	if ttl <= 0 {
+		return fmt.Errorf("memlease: %v: the TTL %v is not above zero", r.Op, ttl)
+	}
+	if mode != lease.Exclusive && (mode != lease.Shared || r.Kind != lease.ReadWrite) {
+		return fmt.Errorf("memlease: %v: no %v lease of a %v", r.Op, mode, r.Kind)
+	}
+	return nil
+}
+
+func (s *Server) acquire(from sender, e *entry, c claim, now time.Time) (lease.Reply, error) {
+	if h := e.holder(c.owner); h != nil {
+		if h.extend(c.ttl, now) {
+			s.changed(e, from.store)
+		}
+		return s.held(e, c.tokens, now), nil
+	}
+	if i := e.rank(c.owner); i >= 0 {
+		e.queue[i].ttl, e.queue[i].tokens = c.ttl, c.tokens
+	}
+	s.advance(e, c.owner, now, from.store)
+	if len(e.holders) > 0 && e.kind != c.kind {
+		return lease.Reply{}, lease.ErrKind // a waiter of the other kind came first
+	}
+	if e.holder(c.owner) != nil { // it was the head of the queue
+		return s.held(e, c.tokens, now), nil
+	}
+
+	rank := e.rank(c.owner)
+	waits := rank >= 0
+	var score int64
+	if !waits {
+		rank, score = e.place(c.age, now)
+		if !c.queue {
+			rank = len(e.queue)
+		}
+	}
+	if rank == 0 && e.admits(c.mode) { // not in the queue: else advance had taken it
+		e.hold(c.kind, c.owner, c.mode, c.ttl, now)
+		s.changed(e, from.store)
+		return s.held(e, c.tokens, now), nil
+	}
+	reply := lease.Reply{
+		Status: lease.Denied, Remaining: e.soonest().Sub(now), Rank: rank,
+		Token: e.token, Holder: e.holders[0].owner,
+	}
+	if !c.queue {
+		return reply, nil
+	}
+	if !waits {
+		e.queue = slices.Insert(e.queue, rank, &waiter{
+			owner: c.owner, kind: c.kind, mode: c.mode, ttl: c.ttl, tokens: c.tokens, score: score,
+		})
+	}
+	e.keepQueue(c.ttl, now)
+	reply.Status = lease.Waiting
+	reply.Told = s.want(e, c)
+	return reply, nil
+}
+
+// held answers for an owner that has the lease, with a block of fresh tokens.
+func (s *Server) held(e *entry, tokens int, now time.Time) lease.Reply {
+	first, last := e.block(tokens, now, s.config.tokenRetention)
+	return lease.Reply{Status: lease.Held, First: first, Last: last, Contended: len(e.queue) > 0}
+}
+
+// want tells every holder that the lease is wanted, and counts who was told.
+func (s *Server) want(e *entry, c claim) (told int) {
+	asker := ""
+	if c.ask {
+		asker = c.owner
+	}
+	for _, h := range e.holders {
+		if id, ticket, ok := lease.ParseOwner(h.owner); ok {
+			told += s.send(id, lease.Event{Type: lease.Wanted, Key: e.name, Ticket: ticket, Asker: asker})
+		}
+	}
+	if s.config.noReceipts {
+		return -1
+	}
+	return told
+}
+
+func (s *Server) release(from sender, e *entry, owner string, r lease.Request, now time.Time) (lease.Reply, error) {
+	if e.remove(owner) {
+		s.changed(e, from.store)
+	} else {
+		e.withdraw(owner)
+	}
+	if r.Next == nil {
+		s.advance(e, "", now, from.store)
+		return lease.Reply{Status: lease.Done}, nil
+	}
+	n := r.Next
+	return s.acquire(from, e, claim{
+		kind: r.Kind, owner: from.owner(n.Ticket), mode: n.Mode, ttl: n.TTL, tokens: n.Tokens,
+		age: n.Age, queue: true, ask: n.Ask,
+	}, now)
+}
+
+func (s *Server) renew(from sender, e *entry, owner string, r lease.Request, now time.Time) lease.Reply {
+	h := e.holder(owner)
+	if h == nil {
+		return lease.Reply{Status: lease.Lost}
+	}
+	if h.extend(r.TTL, now) {
+		s.changed(e, from.store)
+	}
+	e.keepQueue(r.TTL, now)
+	reply := s.held(e, r.Tokens, now)
+	reply.Waiters = len(e.queue)
+	return reply
+}
+
+func (s *Server) downgrade(from sender, e *entry, owner string, r lease.Request, now time.Time) lease.Reply {
+	h := e.holder(owner)
+	if h == nil {
+		return lease.Reply{Status: lease.Lost}
+	}
+	h.mode = lease.Shared
+	h.extend(r.TTL, now)
+	s.changed(e, from.store)
+	e.keepQueue(r.TTL, now)
+	s.advance(e, "", now, from.store)
+	reply := s.held(e, r.Tokens, now)
+	reply.Waiters = len(e.queue)
+	return reply
+}
+
+// advance passes the key on to those at the head of the queue, as many as may
+// have it together. Each gets its own whole TTL and learns of it by message, but
+// for me, who learns by the reply. Those whom no message would reach are gone,
+// and passed over.
+func (s *Server) advance(e *entry, me string, now time.Time, by *Store) {
+	type grant struct {
+		id    string
+		event lease.Event
+	}
+	var grants []grant
+	for len(e.queue) > 0 && e.admits(e.queue[0].mode) {
+		w := e.queue[0]
+		e.queue = slices.Delete(e.queue, 0, 1)
+		id, ticket, ok := lease.ParseOwner(w.owner)
+		if w.owner != me && !s.config.noReceipts && !(ok && s.reachable(id)) {
+			continue
+		}
+		e.hold(w.kind, w.owner, w.mode, w.ttl, now)
+		s.changed(e, by)
+		if w.owner == me {
+			continue
+		}
+		first, last := e.block(w.tokens, now, s.config.tokenRetention)
+		grants = append(grants, grant{id, lease.Event{
+			Type: lease.Granted, Key: e.name, Ticket: ticket, First: first, Last: last,
+		}})
+	}
+	for _, g := range grants { // now it is known whether others wait behind
+		g.event.Contended = len(e.queue) > 0
+		s.send(g.id, g.event)
+	}
+}
