@@ -64,14 +64,14 @@ func (s *Server) changed(e *entry, by *Store) {
 
 // expire drops what is past its time. A key that ends as a whole was changed by
 // nobody; a reader that is dropped from among others, by the request that found it.
-func (s *Server) expire(e *entry, now time.Time, by *Store) {
+func (s *Server) expire(e *entry, now time.Time, by *Store) (dropped bool) {
 	alive := e.holders[:0]
 	for _, h := range e.holders {
 		if now.Before(h.deadline) {
 			alive = append(alive, h)
 		}
 	}
-	if gone := len(e.holders) - len(alive); gone > 0 {
+	if dropped = len(alive) < len(e.holders); dropped {
 		clear(e.holders[len(alive):])
 		e.holders = alive
 		if len(alive) == 0 {
@@ -85,6 +85,7 @@ func (s *Server) expire(e *entry, now time.Time, by *Store) {
 	if e.token > 0 && !now.Before(e.tokenUntil) {
 		e.token = 0
 	}
+	return dropped
 }
 
 // armExpiry sees to it that the end of a watched key is told, though nobody looks.

@@ -94,7 +94,7 @@ func (s *Server) Force(key string) error {
 		return lease.ErrKind
 	}
 	s.takeFromHolders(e)
-	s.advance(e, "", now, nil)
+	s.passOn(e, now, nil)
 	return nil
 }
 

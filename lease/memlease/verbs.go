@@ -42,9 +42,14 @@ func (s *Server) apply(from sender, r lease.Request) (lease.Reply, error) {
 	}
 	now := s.now()
 	e := s.entry(r.Key)
-	s.expire(e, now, from.store)
-	if e.foreign || len(e.holders) > 0 && e.kind != r.Kind {
+	dropped := s.expire(e, now, from.store)
+	switch other := len(e.holders) > 0 && e.kind != r.Kind; {
+	case e.foreign || other && r.Op != lease.Renew:
 		return lease.Reply{}, lease.ErrKind
+	case other:
+		return lease.Reply{Status: lease.Lost}, nil
+	case dropped && r.Op == lease.Renew && r.Kind == lease.ReadWrite:
+		s.passOn(e, now, from.store)
 	}
 	reply, err := s.run(from, e, r, now)
 	if err == nil && r.Watch != "" && (r.Op == lease.Acquire || r.Op == lease.Renew) {
@@ -98,7 +103,7 @@ func validate(r lease.Request) error {
 }
 
 func (s *Server) acquire(from sender, e *entry, c claim, now time.Time) (lease.Reply, error) {
-	if h := e.holder(c.owner); h != nil {
+	if h := e.holder(c.owner); h != nil && (c.mode == lease.Shared || h.mode == lease.Exclusive) {
 		if h.extend(c.ttl, now) {
 			s.changed(e, from.store)
 		}
@@ -107,14 +112,24 @@ func (s *Server) acquire(from sender, e *entry, c claim, now time.Time) (lease.R
 	if i := e.rank(c.owner); i >= 0 {
 		e.queue[i].ttl, e.queue[i].tokens = c.ttl, c.tokens
 	}
-	s.advance(e, c.owner, now, from.store)
-	if len(e.holders) > 0 && e.kind != c.kind {
-		return lease.Reply{}, lease.ErrKind // a waiter of the other kind came first
+	grants := s.advance(e, c.owner, now, from.store)
+	reply, err := s.obtain(from, e, c, now)
+	s.announce(e, grants) // now it is known whether somebody stands behind them
+	if reply.Status == lease.Waiting {
+		reply.Told = s.want(e, c, grants)
 	}
-	if e.holder(c.owner) != nil { // it was the head of the queue
-		return s.held(e, c.tokens, now), nil
-	}
+	return reply, err
+}
 
+// obtain is the second half of an acquire: those before it have had their turn.
+func (s *Server) obtain(from sender, e *entry, c claim, now time.Time) (lease.Reply, error) {
+	mine := e.holder(c.owner)
+	switch {
+	case len(e.holders) > 0 && e.kind != c.kind:
+		return lease.Reply{}, lease.ErrKind // a waiter of the other kind came first
+	case mine != nil && (c.mode == lease.Shared || mine.mode == lease.Exclusive):
+		return s.held(e, c.tokens, now), nil // it was the head of the queue
+	}
 	rank := e.rank(c.owner)
 	waits := rank >= 0
 	var score int64
@@ -133,7 +148,7 @@ func (s *Server) acquire(from sender, e *entry, c claim, now time.Time) (lease.R
 		Status: lease.Denied, Remaining: e.soonest().Sub(now), Rank: rank,
 		Token: e.token, Holder: e.holders[0].owner,
 	}
-	if !c.queue {
+	if !c.queue || mine != nil { // who reads can't wait to write: it would wait for itself
 		return reply, nil
 	}
 	if !waits {
@@ -143,7 +158,6 @@ func (s *Server) acquire(from sender, e *entry, c claim, now time.Time) (lease.R
 	}
 	e.keepQueue(c.ttl, now)
 	reply.Status = lease.Waiting
-	reply.Told = s.want(e, c)
 	return reply, nil
 }
 
@@ -153,14 +167,20 @@ func (s *Server) held(e *entry, tokens int, now time.Time) lease.Reply {
 	return lease.Reply{Status: lease.Held, First: first, Last: last, Contended: len(e.queue) > 0}
 }
 
-// want tells every holder that the lease is wanted, and counts who was told.
-func (s *Server) want(e *entry, c claim) (told int) {
+// want tells every holder that the lease is wanted, and counts who was told. A
+// grant of this very step has told its holder already, unless an answer is asked.
+func (s *Server) want(e *entry, c claim, grants []grant) (told int) {
 	asker := ""
 	if c.ask {
 		asker = c.owner
 	}
 	for _, h := range e.holders {
-		if id, ticket, ok := lease.ParseOwner(h.owner); ok {
+		id, ticket, ok := lease.ParseOwner(h.owner)
+		granted := slices.ContainsFunc(grants, func(g grant) bool { return g.heard && g.owner == h.owner })
+		switch {
+		case granted && !c.ask:
+			told++
+		case ok:
 			told += s.send(id, lease.Event{Type: lease.Wanted, Key: e.name, Ticket: ticket, Asker: asker})
 		}
 	}
@@ -177,7 +197,7 @@ func (s *Server) release(from sender, e *entry, owner string, r lease.Request, n
 		e.withdraw(owner)
 	}
 	if r.Next == nil {
-		s.advance(e, "", now, from.store)
+		s.passOn(e, now, from.store)
 		return lease.Reply{Status: lease.Done}, nil
 	}
 	n := r.Next
@@ -210,22 +230,30 @@ func (s *Server) downgrade(from sender, e *entry, owner string, r lease.Request,
 	h.extend(r.TTL, now)
 	s.changed(e, from.store)
 	e.keepQueue(r.TTL, now)
-	s.advance(e, "", now, from.store)
+	s.passOn(e, now, from.store)
 	reply := s.held(e, r.Tokens, now)
 	reply.Waiters = len(e.queue)
 	return reply
 }
 
-// advance passes the key on to those at the head of the queue, as many as may
-// have it together. Each gets its own whole TTL and learns of it by message, but
-// for me, who learns by the reply. Those whom no message would reach are gone,
-// and passed over.
-func (s *Server) advance(e *entry, me string, now time.Time, by *Store) {
-	type grant struct {
-		id    string
-		event lease.Event
-	}
-	var grants []grant
+// grant is a lease that advance gave away, to be told by message.
+type grant struct {
+	owner string
+	id    string
+	event lease.Event
+	heard bool
+}
+
+// passOn gives the key to those whose turn it is, and tells them.
+func (s *Server) passOn(e *entry, now time.Time, by *Store) {
+	s.announce(e, s.advance(e, "", now, by))
+}
+
+// advance gives the key to those at the head of the queue, as many as may have it
+// together, and each its own whole TTL. All but me, who learns by the reply, are
+// to be told by message. Those whom no message would reach are gone, and passed
+// over.
+func (s *Server) advance(e *entry, me string, now time.Time, by *Store) (grants []grant) {
 	for len(e.queue) > 0 && e.admits(e.queue[0].mode) {
 		w := e.queue[0]
 		e.queue = slices.Delete(e.queue, 0, 1)
@@ -238,13 +266,18 @@ func (s *Server) advance(e *entry, me string, now time.Time, by *Store) {
 		if w.owner == me {
 			continue
 		}
-		first, last := e.block(w.tokens, now, s.config.tokenRetention)
-		grants = append(grants, grant{id, lease.Event{
+		first, last := e.block(max(w.tokens, 1), now, s.config.tokenRetention)
+		grants = append(grants, grant{owner: w.owner, id: id, event: lease.Event{
 			Type: lease.Granted, Key: e.name, Ticket: ticket, First: first, Last: last,
 		}})
 	}
-	for _, g := range grants { // now it is known whether others wait behind
-		g.event.Contended = len(e.queue) > 0
-		s.send(g.id, g.event)
+	return grants
+}
+
+// announce sends the grants, each of which says whether others wait behind.
+func (s *Server) announce(e *entry, grants []grant) {
+	for i := range grants {
+		grants[i].event.Contended = len(e.queue) > 0
+		grants[i].heard = s.send(grants[i].id, grants[i].event) > 0
 	}
 }
