@@ -1,0 +1,56 @@
+package coordinator
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+)
+
+// watchHandle has it told if the first handle of a claim is dropped without
+// Unlock. Until a hold has lasted for a moment the claim keeps its handle
+// itself, so that short holds don't pay for this. It is called under the
+// actor's mutex.
+func (c *claim) watchHandle(a *actor) {
+	if c.hold == nil {
+		return
+	}
+	c.hold.watch(a)
+	c.hold = nil
+}
+
+// watch has it told if the handle is dropped without Unlock.
+func (h *Hold) watch(a *actor) {
+	h.watched = true
+	h.cleanup = runtime.AddCleanup(h, a.abandoned, h.claim)
+}
+
+// abandoned tells that a handle of a claim was garbage-collected.
+func (a *actor) abandoned(c *claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.state == granted {
+		a.stats.Abandoned++
+		a.c.journal.abandoned(a.key, c.token, place(c.place))
+	}
+}
+
+// place writes down where a claim was made, the innermost call outside this
+// package first.
+func place(pcs []uintptr) string {
+	if len(pcs) == 0 {
+		return "unknown; see WithDebug"
+	}
+	var b strings.Builder
+	frames := runtime.CallersFrames(pcs)
+	for n := 0; n < 3; n++ {
+		f, more := frames.Next()
+		if n > 0 {
+			b.WriteString(" < ")
+		}
+		fmt.Fprintf(&b, "%s (%s:%d)", f.Function, f.File, f.Line)
+		if !more {
+			break
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,297 @@
+package coordinator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// actor is one key's part of the process: who holds it here, who waits here,
+// and what the process has of it in the store.
+//
+// It handles one message at a time, under its own mutex. A handler changes
+// state, wakes claims, and asks for effects; it never waits and does no I/O.
+// The store's answers and the timer come back as further messages. Every
+// handler begins with enter and ends with leave:
+//
+//	now := a.enter()   locks, and lets happen what the clock says has happened
+//	...                changes state
+//	a.leave(now)       grants what can be granted, chooses the next command,
+//	                   arms the timer, unlocks, and carries the effects out
+//
+// The paths that most calls take, Lock of a lease that is here and Unlock
+// without a turn of the lease, do the same by hand and skip what can't apply.
+type actor struct {
+	c   *Coordinator
+	key string
+
+	mu sync.Mutex // guards all below, and the claims and handles of the key
+
+	gone    bool       // has left the table: look the key up again
+	kind    lease.Kind // of the claims here; 0 before the first
+	closing bool       // Close was called: no new claims
+	waiting claimList  // first come, first served
+	fair    int        // how many in waiting ask for Fair
+	holds   claimList
+	// holdsDue is when the first of holds is to be looked at, or before.
+	holdsDue instant
+	cur      tenure
+
+	// owed are tickets that are retired and still to be released.
+	owed []debt
+	// flight is the one command that was sent and not yet answered.
+	flight *flight
+
+	// When a command failed: since when (0: the last one did not), how often in
+	// a row, with what, and when to try again.
+	failing instant
+	fails   int
+	failure error
+	retryAt instant
+	heard   instant // when the store last answered well
+
+	elsewhere knowledge
+	stats     Stats
+
+	timer *time.Timer
+	armed instant // when timer fires; never if it isn't running
+
+	out effects
+}
+
+// debt is a retired ticket whose release is to be sent until it is answered, or
+// until everything of it has expired by itself.
+type debt struct {
+	ticket lease.Ticket
+	kind   lease.Kind
+	until  instant
+	resent bool // a late acquire of it may follow the release
+	final  bool // its second release (rule 4)
+	turned bool // it was tried as the other kind
+}
+
+// flight is a command on its way.
+type flight struct {
+	req   lease.Request
+	sent  instant
+	lost  int64 // clock.lost at that moment
+	again bool  // a release: a grant of its ticket turned up meanwhile (rule 4)
+}
+
+// knowledge is what client-side caching told about another holder, for Cached.
+type knowledge struct {
+	holder string
+	until  instant // the holder's TTL, if it isn't renewed
+	epoch  uint64  // Coordinator.heard when it was read: void when notices were lost since
+}
+
+// effects is what a handler wants done once the mutex is free.
+type effects struct {
+	send  *flight
+	busy  []lease.Request
+	ended []ending
+}
+
+// ending ends one context with its cause.
+type ending struct {
+	cancel context.CancelCauseFunc
+	cause  error
+}
+
+// checkHoldAfter is how long a hold or a wait lasts before its key is read with
+// tracking (rule 11).
+const checkHoldAfter = 100 * time.Millisecond
+
+// askFor is how long TryLock waits for a holder to say whether it is busy.
+const askFor = 50 * time.Millisecond
+
+func newActor(c *Coordinator, key string) *actor {
+	return &actor{c: c, key: key, armed: never, holdsDue: never}
+}
+
+// enter begins a handler.
+func (a *actor) enter() instant {
+	a.mu.Lock()
+	now := a.c.clock.now()
+	a.elapse(now)
+	return now
+}
+
+// leave ends a handler.
+func (a *actor) leave(now instant) {
+	a.settle(now)
+	a.arm(now)
+	a.retire()
+	a.unlock()
+}
+
+// unlock frees the mutex and carries the effects out.
+func (a *actor) unlock() {
+	out := a.out
+	a.out = effects{}
+	a.mu.Unlock()
+	if out.send != nil {
+		a.send(out.send)
+	}
+	for _, r := range out.busy {
+		a.c.store.Send(r, func(lease.Reply, error) {}) // a hint: nothing depends on it
+	}
+	for _, e := range out.ended {
+		e.cancel(e.cause)
+	}
+}
+
+func (a *actor) send(f *flight) {
+	a.c.store.Send(f.req, func(r lease.Reply, err error) { a.onReply(f, r, err) })
+}
+
+// retire takes an actor that has nothing left out of the table.
+func (a *actor) retire() {
+	if a.gone || a.cur.phase != free || a.waiting.n > 0 || a.holds.n > 0 ||
+		a.flight != nil || len(a.owed) > 0 || a.elsewhere.holder != "" {
+		return
+	}
+	a.gone = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.c.forget(a)
+}
+
+// grant makes a claim a holder.
+func (a *actor) grant(c *claim, now instant) {
+	c.state = granted
+	c.token = a.cur.token()
+	c.granted = now
+	a.holds.push(c)
+	if c.conf.maxHold > 0 {
+		c.limits = append(c.limits, limit{at: now.add(c.conf.maxHold)})
+	}
+	a.holdsDue = min(a.holdsDue, c.due())
+	a.cur.served++
+	a.stats.Grants++
+	if a.cur.wanted {
+		a.cur.spent++
+	}
+}
+
+// admissible says whether the lease here can serve one more local grant at all:
+// it is believed in, it has tokens, and its turn is not over.
+func (a *actor) admissible(now instant) bool {
+	t := &a.cur
+	return t.phase == held && now < t.until && !t.lapsed && t.tokensLeft() > 0 &&
+		(!t.wanted || !a.turnOver(now))
+}
+
+// turnOver says that the lease has to go to another process before it serves
+// anybody else here. Every lease serves one (rule 7).
+func (a *actor) turnOver(now instant) bool {
+	t := &a.cur
+	if !t.wanted || t.served == 0 {
+		return false
+	}
+	if t.mode == lease.Shared {
+		// The readers that came before whoever wants it go first.
+		return a.waiting.first != nil && a.waiting.first.since > t.wantFrom
+	}
+	budget := a.c.conf.budget
+	if a.fair > 0 {
+		budget = 1
+	}
+	return t.spent >= budget || now >= t.wantFrom.add(a.c.conf.slice)
+}
+
+// fits says whether a claim may hold beside the present holders, under the
+// lease that is here.
+func (a *actor) fits(c *claim) bool {
+	if c.mode == lease.Shared {
+		return a.holds.n == 0 || a.holds.first.mode == lease.Shared
+	}
+	return a.cur.mode == lease.Exclusive && a.holds.n == 0
+}
+
+// serve grants to waiting claims, in their order, as many as the lease allows.
+func (a *actor) serve(now instant) {
+	for c := a.waiting.first; c != nil && a.admissible(now) && a.fits(c); c = a.waiting.first {
+		a.dequeue(c)
+		a.grant(c, now)
+		c.ready <- struct{}{}
+	}
+	if a.holds.n > 0 && a.cur.asking {
+		a.refuseTries(nil) // somebody here has it now
+	}
+}
+
+func (a *actor) dequeue(c *claim) {
+	a.waiting.remove(c)
+	if c.conf.fair {
+		a.fair--
+	}
+}
+
+// refuse ends a waiting claim with an error.
+func (a *actor) refuse(c *claim, err error) {
+	a.dequeue(c)
+	a.turnAway(c, err)
+}
+
+// turnAway tells a claim that it will not hold.
+func (a *actor) turnAway(c *claim, err error) {
+	c.state, c.err, c.refused, c.holder, c.hold = over, err, err, a.holder(), nil
+	c.ready <- struct{}{}
+}
+
+// refuseTries ends the TryLocks among the waiting claims: with ErrNotAcquired,
+// or with the failure of the store.
+func (a *actor) refuseTries(failure error) {
+	for c := a.waiting.first; c != nil; {
+		next := c.next
+		if c.try {
+			if failure != nil {
+				a.refuse(c, failure)
+			} else {
+				a.refuse(c, ErrNotAcquired)
+			}
+		}
+		c = next
+	}
+}
+
+func (a *actor) refuseAll(err error) {
+	for a.waiting.first != nil {
+		a.refuse(a.waiting.first, err)
+	}
+}
+
+// holder returns who has the key, as far as it is known here.
+func (a *actor) holder() string {
+	switch {
+	case a.cur.phase == held:
+		return lease.Owner(a.c.id, a.cur.ticket)
+	case a.cur.holder != "":
+		return a.cur.holder
+	}
+	return a.elsewhere.holder
+}
+
+// end ends a hold: its handles answer with err from now on, their contexts end
+// with it.
+func (a *actor) end(c *claim, err error, now instant) {
+	c.state, c.err, c.hold = over, err, nil
+	a.holds.remove(c)
+	for _, x := range c.contexts {
+		a.out.ended = append(a.out.ended, ending{x.cancel, err})
+	}
+	c.contexts = nil
+	if a.holds.n == 0 {
+		a.cur.idleFrom = now
+	}
+}
+
+func (a *actor) endAll(err error, now instant) {
+	for a.holds.first != nil {
+		a.end(a.holds.first, err, now)
+	}
+}

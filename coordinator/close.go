@@ -1,0 +1,82 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// closeGrace is how long Close goes on after its context has ended, to hand
+// over what it has just taken from its holders.
+const closeGrace = 250 * time.Millisecond
+
+// Close ends the coordinator. Waiting calls get [ErrClosed] at once, and so
+// does every later one. Holds may finish until ctx ends; what is left of them
+// then ends with [ErrClosed]. Every lease is handed over, at the latest a
+// quarter of a second after the end of ctx. The error says how many keys could
+// not be: those expire by themselves, at their TTL. After Close no goroutine is
+// left. Closing again waits for the first to be through, and says the same.
+func (c *Coordinator) Close(ctx context.Context) error {
+	c.close.Do(func() {
+		c.tasks.Go(func() {
+			c.err = c.shutDown(ctx)
+		})
+		go func() { // ends with the tasks, which shutDown ends
+			c.tasks.Wait()
+			c.journal.end()
+			close(c.closed)
+		}()
+	})
+	<-c.closed
+	return c.err
+}
+
+func (c *Coordinator) shutDown(ctx context.Context) error {
+	c.closing.Store(true)
+	c.closeActors(nil)
+	if !c.awaitEmpty(ctx) {
+		c.closeActors(ErrClosed)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+		defer cancel()
+		c.awaitEmpty(grace)
+		ctx = grace
+	}
+	left := c.live.Load()
+	err := c.store.Close(ctx)
+	close(c.stop)
+	switch {
+	case left > 0:
+		return fmt.Errorf("leasehold: close: %d keys could not be handed over and expire by themselves: %w", left, ErrUnavailable)
+	case err != nil:
+		return fmt.Errorf("leasehold: close: %w", err)
+	}
+	return nil
+}
+
+// closeActors refuses all waiting claims, and ends the holds as well if it is
+// given a cause.
+func (c *Coordinator) closeActors(cause error) {
+	c.actors.Range(func(_ string, a *actor) bool {
+		now := a.enter()
+		a.closing = true
+		a.refuseAll(ErrClosed)
+		if cause != nil {
+			a.endAll(cause, now)
+		}
+		a.unlearn()
+		a.leave(now)
+		return true
+	})
+}
+
+// awaitEmpty waits until every key is handed over, and says whether that is so.
+func (c *Coordinator) awaitEmpty(ctx context.Context) bool {
+	for c.live.Load() > 0 {
+		select {
+		case <-c.emptied:
+		case <-ctx.Done():
+			return c.live.Load() == 0
+		}
+	}
+	return true
+}

@@ -1,0 +1,193 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v3"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// Coordinator is a process's part in all its locks. One is enough for a
+// process, and makes its goroutines share leases; a second one is to the first
+// like another process.
+type Coordinator struct {
+	conf  config
+	id    string
+	store lease.Store
+	caps  lease.Capabilities
+	clock *clock
+
+	actors  *xsync.MapOf[string, *actor]
+	live    atomic.Int64 // actors in the table
+	tickets atomic.Uint64
+	readies readyPool
+
+	heard   atomic.Uint64 // raised when notices were lost: what was known before is void
+	knowing atomic.Int64  // actors that know of another holder
+
+	journal  *journal
+	examiner chan struct{} // has room for one: look at everything
+
+	closing atomic.Bool
+	emptied chan struct{} // has room for one: the table is empty while closing
+	close   sync.Once
+	closed  chan struct{} // Close is through
+	err     error         // of Close; written before closed
+
+	stop  chan struct{} // ends the goroutines
+	tasks sync.WaitGroup
+
+	past struct { // of actors that have left the table
+		sync.Mutex
+		stats Stats
+	}
+}
+
+// maxKnown bounds the actors kept for what they know of other holders, for
+// [Cached].
+const maxKnown = 10_000
+
+// openFor bounds how long New waits for a store.
+const openFor = 10 * time.Second
+
+// NewWithStore returns a coordinator on any store: a quorum, one in memory, a
+// user's own. The coordinator owns the store from then on and closes it. A
+// store has its own settings of prefix and token retention, so those options
+// have no effect here.
+func NewWithStore(store lease.Store, opts ...Option) (*Coordinator, error) {
+	conf, err := configure(opts)
+	if err != nil {
+		return nil, err
+	}
+	return open(store, conf)
+}
+
+func configure(opts []Option) (config, error) {
+	conf := defaults()
+	for _, o := range opts {
+		o(&conf)
+	}
+	return conf, conf.validate()
+}
+
+func open(store lease.Store, conf config) (*Coordinator, error) {
+	c := &Coordinator{
+		conf:     conf,
+		id:       newID(),
+		store:    store,
+		clock:    newClock(slept),
+		actors:   xsync.NewMapOf[string, *actor](),
+		examiner: make(chan struct{}, 1),
+		emptied:  make(chan struct{}, 1),
+		closed:   make(chan struct{}),
+		stop:     make(chan struct{}),
+		journal:  newJournal(conf.logger),
+	}
+	c.readies.New = func() any { return make(chan struct{}, 1) }
+	ctx, cancel := context.WithTimeout(context.Background(), openFor)
+	defer cancel()
+	caps, err := store.Open(ctx, c.id, c.notice)
+	if err != nil {
+		_ = store.Close(ctx) // it never opened; the first error is the one to tell
+		c.journal.end()
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	c.caps = caps
+	for _, m := range caps.Missing {
+		c.journal.fallback(caps.Server, m)
+	}
+	c.tasks.Go(c.watch)
+	return c, nil
+}
+
+// newID returns a name for a coordinator: host, process, and chance, free of
+// colons and braces, so that an operator sees in Redis who holds what.
+func newID() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "unknown"
+	}
+	host = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || strings.ContainsRune(`:{}*?[]\`, r) {
+			return '_'
+		}
+		return r
+	}, host)
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
+}
+
+// ID returns the coordinator's name in the store: host, process id and chance.
+func (c *Coordinator) ID() string { return c.id }
+
+func (c *Coordinator) ticket() lease.Ticket { return lease.Ticket(c.tickets.Add(1)) }
+
+// actorOf returns the actor of a key, which may leave the table before it is
+// locked.
+func (c *Coordinator) actorOf(key string) *actor {
+	if a, ok := c.actors.Load(key); ok {
+		return a
+	}
+	a, _ := c.actors.LoadOrCompute(key, func() *actor {
+		c.live.Add(1)
+		// The key may be a part of something large that the caller holds.
+		return newActor(c, strings.Clone(key))
+	})
+	return a
+}
+
+// forget takes an actor out of the table. It is called under the actor's mutex;
+// nothing locks an actor while it holds a part of the table.
+func (c *Coordinator) forget(a *actor) {
+	c.actors.Delete(a.key)
+	c.past.Lock()
+	c.past.stats.add(&a.stats)
+	c.past.Unlock()
+	if c.live.Add(-1) == 0 && c.closing.Load() {
+		select {
+		case c.emptied <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// notice takes an event from the store. It runs on the goroutine that reads
+// from the store, and does not block.
+func (c *Coordinator) notice(e lease.Event) {
+	switch e.Type {
+	case lease.Granted, lease.Wanted:
+		// Also where nobody here knows the key: what was granted must be released.
+		for !c.actorOf(e.Key).onEvent(e) {
+		}
+	case lease.InUse, lease.Changed:
+		if a, ok := c.actors.Load(e.Key); ok {
+			a.onEvent(e)
+		}
+	case lease.Disconnected:
+		c.heard.Add(1)
+		c.journal.disconnected(e.Err)
+	case lease.ChangedAll, lease.Connected:
+		c.heard.Add(1)
+		select {
+		case c.examiner <- struct{}{}:
+		default: // it will be looked at anyway
+		}
+	}
+}
+
+// readyPool keeps the channels on which claims wait. It belongs to the
+// coordinator, since a channel made inside a synctest bubble must not leave it.
+type readyPool struct{ sync.Pool }
+
+func (p *readyPool) get() chan struct{}  { return p.Get().(chan struct{}) }
+func (p *readyPool) put(c chan struct{}) { p.Put(c) }

@@ -1,0 +1,146 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// onEvent handles a notice from the store. It says false if the actor has left
+// the table.
+func (a *actor) onEvent(e lease.Event) bool {
+	now := a.enter()
+	if a.gone {
+		a.unlock()
+		return false
+	}
+	switch e.Type {
+	case lease.Granted:
+		a.onGranted(e, now)
+	case lease.Wanted:
+		a.onWanted(e, now)
+	case lease.InUse:
+		if e.Ticket == a.cur.ticket && a.cur.asking {
+			a.refuseTries(nil)
+		}
+	case lease.Changed:
+		a.unlearn()
+		a.changed(now)
+	}
+	a.leave(now)
+	return true
+}
+
+// onGranted handles a grant by message.
+func (a *actor) onGranted(e lease.Event, now instant) {
+	t := &a.cur
+	if e.Ticket != t.ticket || t.asked == 0 {
+		a.stray(e.Ticket, now)
+		return
+	}
+	if t.phase != held && e.First <= t.seen {
+		return // from a life that has ended: the lock has been others' since (rule 1)
+	}
+	if t.phase != held {
+		a.stats.Handoffs++
+	}
+	from := t.answered
+	if from == 0 {
+		from = t.asked
+	}
+	b := block{e.First, e.Last}
+	if t.phase == held {
+		b = block{} // tokens go on from the block in use (rule 10)
+	}
+	a.won(b, e.Contended, from, now)
+}
+
+// onWanted handles the notice that another process waits.
+func (a *actor) onWanted(e lease.Event, now instant) {
+	t := &a.cur
+	if e.Ticket != t.ticket || t.asked == 0 {
+		a.stray(e.Ticket, now)
+		return
+	}
+	t.want(now)
+	if e.Asker == "" || t.phase == held && a.holds.n == 0 && a.waiting.n == 0 {
+		return // in the second case it is released at once, which is the answer
+	}
+	a.out.busy = append(a.out.busy, lease.Request{
+		Op: lease.Busy, Key: a.key, Kind: a.kind, Ticket: t.ticket, Asker: e.Asker,
+	})
+}
+
+// stray handles a notice for a ticket that is not in use: cancelled, retired,
+// of a former life, or of a late copy of a command. It may be a lease that
+// nobody knows of, so it is released (rule 4).
+func (a *actor) stray(ticket lease.Ticket, now instant) {
+	if f := a.flight; f != nil && f.req.Op == lease.Release && f.req.Ticket == ticket {
+		f.again = f.again || a.owed[0].resent
+		return
+	}
+	for _, d := range a.owed {
+		if d.ticket == ticket {
+			return
+		}
+	}
+	a.stats.Orphans++
+	a.owe(ticket, false, now)
+}
+
+// changed handles the notice that somebody else changed the key. A holder looks
+// at once. A waiter looks the later the further back it stands: a deletion is
+// seen by the first of them, and a hand-off, which changes the key as well, is
+// over before the others ask.
+func (a *actor) changed(now instant) {
+	switch a.cur.phase {
+	case held:
+		a.verify(now)
+	case queued:
+		a.verify(now.add(5 * time.Millisecond * time.Duration(a.cur.rank)))
+	}
+}
+
+// verify asks for a look, or a renewal, at the given time. In shared mode other
+// readers change the key all the time, so there it has a pace (rule 11).
+func (a *actor) verify(at instant) {
+	t := &a.cur
+	if t.mode == lease.Shared {
+		at = max(at, t.verifiedAt.add(checkHoldAfter))
+	}
+	t.verifyAt = min(t.verifyAt, at)
+}
+
+// examine has the key looked at because notices were lost (rule 6).
+func (a *actor) examine() {
+	now := a.enter()
+	a.unlearn()
+	if a.cur.phase != free {
+		a.cur.doubted = true
+		a.cur.verifyAt = now
+	}
+	a.retryAt = 0 // the store is back
+	a.leave(now)
+}
+
+// know notes that another process holds the key, if there is room for it.
+func (a *actor) know(holder string, until instant) {
+	if a.elsewhere.holder == "" && a.c.knowing.Add(1) > maxKnown {
+		a.c.knowing.Add(-1)
+		return
+	}
+	a.elsewhere = knowledge{holder: holder, until: until, epoch: a.c.heard.Load()}
+}
+
+func (a *actor) unlearn() {
+	if a.elsewhere.holder != "" {
+		a.c.knowing.Add(-1)
+		a.elsewhere = knowledge{}
+	}
+}
+
+// known says whether another process is known to hold the key.
+func (a *actor) known(now instant) bool {
+	k := &a.elsewhere
+	return k.holder != "" && now < k.until && k.epoch == a.c.heard.Load()
+}

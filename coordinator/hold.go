@@ -1,0 +1,263 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// Hold is one caller's time inside a lock, from the grant to Unlock. It may be
+// passed between goroutines; its methods may be called at the same time.
+type Hold struct {
+	actor  *actor
+	parent context.Context
+
+	// Written by Lock before anybody else has the hold.
+	claim  *claim
+	number int
+
+	// Guarded by actor.mu.
+	released bool
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	stopEnd  func() bool
+	cleanup  runtime.Cleanup
+	watched  bool // cleanup is set
+}
+
+// Key returns the key, without the prefix.
+func (h *Hold) Key() string { return h.actor.key }
+
+// Token returns the fencing token: greater than that of every hold of the key
+// before it, in all processes, and never zero. Send it along with what you
+// write, and have the receiver refuse a lower one than it has seen: that
+// excludes a holder that was paused beyond its lease and does not know it yet
+// (Kleppmann, "How to do distributed locking", 2016). Re-entry does not raise
+// it.
+func (h *Hold) Token() uint64 { return h.claim.token }
+
+// Count returns how many times the owner is inside: 1, or more after re-entry;
+// 0 once the hold is over.
+func (h *Hold) Count() int {
+	if h == nil {
+		return 0
+	}
+	a := h.actor
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h.released || h.claim.state != granted {
+		return 0
+	}
+	return h.claim.handles
+}
+
+// Unlock ends the hold. It never waits for Redis. The errors tell what the
+// process knows:
+//
+//   - nil: the hold was safe until now.
+//   - [ErrNotHeld]: it was unlocked before, or is nil.
+//   - [ErrLeaseLost], [ErrHoldExpired], [ErrClosed]: it had ended, and somebody
+//     else may have been inside since; its context said so.
+func (h *Hold) Unlock() error {
+	if h == nil {
+		return ErrNotHeld
+	}
+	a := h.actor
+	a.mu.Lock()
+	if h.released {
+		a.mu.Unlock()
+		return ErrNotHeld
+	}
+	now := a.c.clock.now()
+	c := h.claim
+	if c.state == granted && (now >= a.cur.until || now >= a.holdsDue) {
+		a.elapse(now) // so that it does not matter that a timer is late
+	}
+	if c.state != granted {
+		err := c.err
+		a.leave(now)
+		return err
+	}
+	h.released = true
+	if h.watched {
+		h.cleanup.Stop()
+	}
+	cancel, stop := h.cancel, h.stopEnd
+	if cancel != nil {
+		c.dropContext(h.number)
+	}
+	if len(c.limits) > 0 {
+		c.dropLimit(h.number)
+	}
+	if c.handles--; c.handles > 0 {
+		a.mu.Unlock()
+	} else {
+		a.release(c, now)
+	}
+	if cancel != nil {
+		cancel(ErrReleased)
+	}
+	if stop != nil {
+		stop()
+	}
+	return nil
+}
+
+func (c *claim) dropContext(handle int) {
+	for i, x := range c.contexts {
+		if x.handle == handle {
+			c.contexts = append(c.contexts[:i], c.contexts[i+1:]...)
+			return
+		}
+	}
+}
+
+// Context returns a context for the work under the lock. It has the values and
+// the cancellation of Lock's context, and ends, with the reason as its
+// [context.Cause], the moment the hold is no longer safe: [ErrLeaseLost],
+// [ErrHoldExpired], [ErrClosed], or [ErrReleased] after Unlock. Locking the key
+// again with it enters at once. It is made on the first call.
+func (h *Hold) Context() context.Context {
+	a := h.actor
+	a.mu.Lock()
+	if h.ctx != nil {
+		defer a.mu.Unlock()
+		return h.ctx
+	}
+	a.mu.Unlock()
+
+	// The parent may be of the user's making, so it is not met under the mutex.
+	inner, cancel := context.WithCancelCause(h.parent)
+	ctx := &holdContext{Context: inner, owner: h.claim.owner}
+
+	a.mu.Lock()
+	if h.ctx != nil {
+		a.mu.Unlock()
+		cancel(ErrReleased) // another call was first
+		return h.ctx
+	}
+	h.ctx, h.cancel = ctx, cancel
+	over := h.endedLocked()
+	if over == nil {
+		h.claim.contexts = append(h.claim.contexts, heldContext{h.number, cancel})
+	}
+	a.mu.Unlock()
+	if over != nil {
+		if errors.Is(over, ErrNotHeld) {
+			over = ErrReleased
+		}
+		cancel(over)
+	}
+	return ctx
+}
+
+// holdContext makes its owner known to further locks.
+type holdContext struct {
+	context.Context
+	owner *owner
+}
+
+// Value returns the owner, or what Lock's context has.
+func (c *holdContext) Value(key any) any {
+	if key == (ownerKey{}) {
+		return c.owner
+	}
+	return c.Context.Value(key)
+}
+
+// String names the context for debugging.
+func (c *holdContext) String() string { return fmt.Sprintf("%v.WithHold", c.Context) }
+
+// Err returns nil as long as the hold is safe, and then what Unlock would say:
+// it is the cause of Context's end, without a context, but ErrNotHeld after
+// Unlock.
+func (h *Hold) Err() error {
+	if h == nil {
+		return ErrNotHeld
+	}
+	a := h.actor
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return h.endedLocked()
+}
+
+// Valid says whether the hold is safe at this moment.
+func (h *Hold) Valid() bool { return h.Err() == nil }
+
+// endedLocked returns why the hold is over, or nil. A timer that is late makes
+// no difference.
+func (h *Hold) endedLocked() error {
+	a, c := h.actor, h.claim
+	if h.released {
+		return ErrNotHeld
+	}
+	if c.state != granted {
+		return c.err
+	}
+	now := a.c.clock.now()
+	if now >= a.cur.until {
+		return errNotRenewed
+	}
+	if now >= c.expires() {
+		return ErrHoldExpired
+	}
+	return nil
+}
+
+// Extend puts the end that [MaxHold] sets off to d from now: progress reported
+// by the work. The error is [ErrNoMaxHold] where there is none, or what Unlock
+// would say where the hold is over.
+func (h *Hold) Extend(d time.Duration) error {
+	if h == nil {
+		return ErrNotHeld
+	}
+	if d <= 0 {
+		return invalid("Extend(%v) is not positive", d)
+	}
+	a := h.actor
+	now := a.enter()
+	defer a.leave(now)
+	if err := h.endedLocked(); err != nil {
+		return err
+	}
+	for i := range h.claim.limits {
+		if l := &h.claim.limits[i]; l.handle == h.number {
+			l.at = now.add(d)
+			a.holdsDue = min(a.holdsDue, h.claim.due())
+			return nil
+		}
+	}
+	return ErrNoMaxHold
+}
+
+// endWith ends the hold when ctx ends.
+func (h *Hold) endWith(ctx context.Context) {
+	if ctx.Done() == nil {
+		return
+	}
+	a, c := h.actor, h.claim // not h: it shall be seen when it is dropped unlocked
+	stop := context.AfterFunc(ctx, func() {
+		now := a.enter()
+		if c.state == granted {
+			a.end(c, fmt.Errorf("%w: %w", ErrHoldExpired, context.Cause(ctx)), now)
+		}
+		a.leave(now)
+	})
+	a.mu.Lock()
+	h.stopEnd = stop
+	done := h.released
+	a.mu.Unlock()
+	if done {
+		stop()
+	}
+}
+
+// joinLoss adds to the error of the work that it was not protected to its end.
+func joinLoss(err, lost error) error {
+	if err == nil {
+		return lost
+	}
+	return errors.Join(err, lost)
+}

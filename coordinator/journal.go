@@ -1,0 +1,88 @@
+package coordinator
+
+import (
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// journal writes log lines on a goroutine of its own, for a logger is the
+// user's code: it must not run inside an actor, nor where Redis is read.
+type journal struct {
+	logger  *slog.Logger
+	lines   chan func(*slog.Logger)
+	done    chan struct{}
+	dropped atomic.Uint64
+	closed  atomic.Bool
+}
+
+func newJournal(l *slog.Logger) *journal {
+	j := &journal{logger: l, lines: make(chan func(*slog.Logger), 256), done: make(chan struct{})}
+	go j.write() // ended by end
+	return j
+}
+
+func (j *journal) write() {
+	defer close(j.done)
+	for line := range j.lines {
+		if line == nil {
+			return
+		}
+		line(j.logger)
+	}
+}
+
+// end writes what is left and ends the goroutine.
+func (j *journal) end() {
+	j.closed.Store(true)
+	j.lines <- nil
+	<-j.done
+}
+
+// put never blocks: a logger that is too slow loses lines.
+func (j *journal) put(line func(*slog.Logger)) {
+	if j.closed.Load() {
+		return
+	}
+	select {
+	case j.lines <- line:
+	default:
+		j.dropped.Add(1)
+	}
+}
+
+func (j *journal) lost(key string, t lease.Ticket, holds int, cause error) {
+	j.put(func(l *slog.Logger) {
+		l.Warn("leasehold: lease lost under its holders", "key", shown(key), "ticket", t, "holds", holds, "cause", cause)
+	})
+}
+
+func (j *journal) trouble(key string, op lease.Op, err error) {
+	j.put(func(l *slog.Logger) {
+		l.Warn("leasehold: renewal failed, trying again", "key", shown(key), "op", op, "error", err)
+	})
+}
+
+func (j *journal) unreleased(key string, t lease.Ticket, err error) {
+	j.put(func(l *slog.Logger) {
+		l.Warn("leasehold: release failed for as long as the lease lasted", "key", shown(key), "ticket", t, "error", err)
+	})
+}
+
+func (j *journal) fallback(server, what string) {
+	j.put(func(l *slog.Logger) {
+		l.Warn("leasehold: working with less", "server", server, "missing", what)
+	})
+}
+
+func (j *journal) disconnected(err error) {
+	j.put(func(l *slog.Logger) { l.Info("leasehold: connection lost", "error", err) })
+}
+
+func (j *journal) abandoned(key string, token uint64, place string) {
+	j.put(func(l *slog.Logger) {
+		l.Error("leasehold: a hold was garbage-collected while it was held; nobody can unlock it now",
+			"key", shown(key), "token", token, "locked_at", place)
+	})
+}

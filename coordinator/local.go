@@ -1,0 +1,245 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// What becomes of a call to lock at once.
+type lockOutcome uint8
+
+const (
+	moved    lockOutcome = iota // the actor has left the table
+	entered                     // the claim holds, or its handle re-entered another
+	mustWait                    // the claim's ready will tell; it may have already
+)
+
+// lock handles a caller's wish to have the key.
+func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
+	c := h.claim
+	a.mu.Lock()
+	now := a.c.clock.now()
+	if a.lockIdle(h, kind, now) {
+		return entered
+	}
+	if a.gone {
+		a.mu.Unlock()
+		return moved
+	}
+	a.elapse(now)
+	if a.holds.n > 0 && chain != nil && a.reenter(h, chain) {
+		a.leave(now)
+		if c.refused == nil {
+			return entered
+		}
+		return mustWait
+	}
+	c.ready = a.c.readies.get()
+	if err := a.refusal(c, kind, now); err != nil {
+		a.turnAway(c, err)
+		a.leave(now)
+		return mustWait
+	}
+	a.adopt(kind, now)
+	c.hold = h
+	c.handles, c.numbered = 1, 1
+	a.waiting.push(c)
+	if c.conf.fair {
+		a.fair++
+	}
+	if c.try && a.flight == nil {
+		a.retryAt = 0 // it wants to know now, whatever the pace of retrying
+	}
+	a.leave(now)
+	return mustWait
+}
+
+// lockIdle grants at once under a lease that is here and idle, which is what
+// most calls meet. It frees the mutex if it does.
+func (a *actor) lockIdle(h *Hold, kind lease.Kind, now instant) bool {
+	t, c := &a.cur, h.claim
+	if t.phase != held || a.holds.n > 0 || a.waiting.n > 0 || t.wanted || now >= t.until || t.lapsed ||
+		a.closing || a.kind != kind || t.tokensLeft() == 0 || t.mode == lease.Shared && c.mode == lease.Exclusive {
+		return false
+	}
+	c.hold = h
+	c.handles, c.numbered = 1, 1
+	a.grant(c, now)
+	a.stats.Retained++
+	if t.short() {
+		a.leave(now)
+		return true
+	}
+	a.wake(min(a.holdsDue, t.renewAt, t.until), now)
+	a.mu.Unlock()
+	return true
+}
+
+// reenter adds a handle to a hold of the caller's own. It says false if the
+// caller has none here.
+func (a *actor) reenter(h *Hold, chain *owner) bool {
+	want := h.claim
+	for c := a.holds.first; c != nil; c = c.next {
+		if !chain.has(c.owner) {
+			continue
+		}
+		if c.mode == lease.Shared && want.mode == lease.Exclusive {
+			want.ready = a.c.readies.get()
+			a.turnAway(want, ErrUpgrade)
+			return true
+		}
+		h.claim = c
+		c.handles++
+		c.numbered++
+		h.number = c.numbered - 1
+		if want.conf.maxHold > 0 {
+			c.limits = append(c.limits, limit{h.number, a.c.clock.now().add(want.conf.maxHold)})
+			a.holdsDue = min(a.holdsDue, c.due())
+		}
+		return true
+	}
+	return false
+}
+
+// refusal says why a claim can't even wait, or nil.
+func (a *actor) refusal(c *claim, kind lease.Kind, now instant) error {
+	switch {
+	case a.closing:
+		return ErrClosed
+	case a.kind != kind && (a.holds.n > 0 || a.waiting.n > 0):
+		return ErrKind
+	case a.c.conf.maxWaiters > 0 && a.waiting.n >= a.c.conf.maxWaiters:
+		return ErrTooManyWaiters
+	case c.try && a.taken(c, now):
+		return ErrNotAcquired
+	}
+	return nil
+}
+
+// taken says whether TryLock need not even ask: somebody here has the key, or
+// waits for it, or somebody elsewhere is known to have it.
+func (a *actor) taken(c *claim, now instant) bool {
+	if a.holds.n > 0 && !a.fits(c) {
+		return true
+	}
+	for w := a.waiting.first; w != nil; w = w.next {
+		if !w.try {
+			return true
+		}
+	}
+	return c.conf.cached && a.cur.phase == free && a.known(now)
+}
+
+// adopt makes the key one of the given kind. A lease of the other kind that is
+// merely retained is given up.
+func (a *actor) adopt(kind lease.Kind, now instant) {
+	if a.kind == kind {
+		return
+	}
+	if a.cur.phase != free {
+		a.yield(now)
+	}
+	a.kind = kind
+}
+
+// wait waits for what becomes of a claim: nil if it holds.
+func (a *actor) wait(ctx context.Context, c *claim, limit time.Duration) error {
+	ready, err := c.ready, error(nil)
+	if limit < 0 && ctx.Done() == nil {
+		<-ready
+	} else {
+		err = a.waitLimited(ctx, c, limit)
+	}
+	c.ready = nil
+	a.c.readies.put(ready)
+	if err == nil {
+		err = c.refused
+	}
+	return err
+}
+
+func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) error {
+	var expired <-chan time.Time
+	if limit >= 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-c.ready:
+		return nil
+	case <-ctx.Done():
+		return a.cancel(c, func(ours error) error { return ended(ours, ctx) })
+	case <-expired:
+		return a.cancel(c, func(ours error) error { return ours })
+	}
+}
+
+// cancel takes a claim back whose caller goes away. If it was granted in the
+// same instant, the caller still goes away, and the grant passes on; if it was
+// refused, the refusal stands. say makes the error from ours: ErrNotAcquired, or
+// the store's failure if the claim has met with nothing else.
+func (a *actor) cancel(c *claim, say func(ours error) error) error {
+	now := a.enter()
+	defer a.leave(now)
+	if c.state != waiting {
+		<-c.ready
+		if c.refused != nil {
+			return c.refused
+		}
+	}
+	c.holder = a.holder()
+	c.hold = nil
+	switch c.state {
+	case waiting:
+		a.dequeue(c)
+		c.state = over
+	case granted:
+		a.finish(c, now)
+	}
+	if a.failing != 0 && a.heard < c.since {
+		return say(a.unavailable())
+	}
+	return say(ErrNotAcquired)
+}
+
+// finish ends a hold that was unlocked.
+func (a *actor) finish(c *claim, now instant) {
+	c.state, c.err, c.hold = over, ErrNotHeld, nil
+	a.holds.remove(c)
+	if a.holds.n == 0 {
+		a.cur.idleFrom = now
+	}
+}
+
+// release handles Unlock of a claim's last handle. It is entered with the mutex
+// locked, and frees it.
+func (a *actor) release(c *claim, now instant) {
+	a.finish(c, now)
+	t := &a.cur
+	if t.wanted || a.closing || a.holds.n > 0 || t.phase != held || t.lapsed || now >= t.until {
+		a.leave(now)
+		return
+	}
+	if next := a.waiting.first; next != nil {
+		if next.mode != lease.Exclusive || t.mode != lease.Exclusive || t.short() {
+			a.leave(now)
+			return
+		}
+		a.dequeue(next)
+		a.grant(next, now)
+		ready := next.ready
+		a.wake(a.holdsDue, now)
+		a.mu.Unlock()
+		ready <- struct{}{}
+		return
+	}
+	if a.c.conf.retention == 0 {
+		a.leave(now)
+		return
+	}
+	a.wake(a.idleUntil(), now)
+	a.mu.Unlock()
+}

@@ -1,0 +1,253 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// onReply handles the answer to the command on its way.
+func (a *actor) onReply(f *flight, r lease.Reply, err error) {
+	now := a.enter()
+	a.flight = nil
+	if err != nil {
+		a.failed(f, err, now)
+		a.leave(now)
+		return
+	}
+	a.failing, a.fails, a.failure, a.retryAt, a.heard = 0, 0, nil, 0, now
+	sent := a.c.clock.at(r.Sent, f.sent, f.lost)
+	switch f.req.Op {
+	case lease.Acquire:
+		a.answered(f, r, sent, now)
+	case lease.Release:
+		a.settled(f)
+		if f.req.Next != nil {
+			a.answered(f, r, sent, now)
+		}
+	case lease.Renew:
+		a.renewed(f, r, sent, now)
+	}
+	a.leave(now)
+}
+
+// answered handles the answer to an acquire, a look, or the next of a release.
+func (a *actor) answered(f *flight, r lease.Reply, sent, now instant) {
+	t := &a.cur
+	t.resent = t.resent || r.Resent
+	switch r.Status {
+	case lease.Held:
+		a.won(block{r.First, r.Last}, r.Contended, sent, now)
+	case lease.Waiting:
+		if t.phase == held {
+			return // the grant came by message and was quicker (rule 10)
+		}
+		t.phase = queued
+		t.answered, t.seen, t.holder, t.rank = sent, r.Token, r.Holder, r.Rank
+		t.lookAt = a.nextLook(r, sent, now)
+		a.askedHolder(r, now)
+		a.watched(f, r, sent, now)
+	}
+}
+
+// nextLook is when a waiter looks again unasked: after a third of its TTL, and
+// when the soonest of the holders' leases ends. That finds a crashed holder.
+func (a *actor) nextLook(r lease.Reply, sent, now instant) instant {
+	at := sent.add(a.cur.ttl / 3)
+	if r.Remaining >= 0 {
+		at = min(at, sent.add(r.Remaining+time.Millisecond))
+	}
+	return max(at, now.add(time.Millisecond))
+}
+
+// askedHolder decides how long TryLock waits for the holder's answer: not at
+// all where nobody can have heard the question.
+func (a *actor) askedHolder(r lease.Reply, now instant) {
+	t := &a.cur
+	if !t.asking {
+		return
+	}
+	if r.Told == 0 {
+		a.refuseTries(nil)
+		return
+	}
+	if t.askUntil == never {
+		t.askUntil = now.add(askFor)
+		if first := a.waiting.first; first != nil && first.conf.cached && a.c.caps.Tracking {
+			t.verifyAt = now // a second look, with tracking, to know next time
+		}
+	}
+}
+
+// watched uses what was read with tracking behind the look of a waiter.
+func (a *actor) watched(f *flight, r lease.Reply, sent, now instant) {
+	switch {
+	case !r.Watched:
+	case r.Present && f.req.Watch == r.Holder:
+		if a.cached() {
+			a.know(r.Holder, sent.add(r.Remaining))
+		}
+	case !a.cur.asking:
+		a.changed(now) // it changed hands between the look and the reading
+	}
+}
+
+// cached says whether a Cached TryLock waits here.
+func (a *actor) cached() bool {
+	for c := a.waiting.first; c != nil; c = c.next {
+		if c.conf.cached {
+			return true
+		}
+	}
+	return false
+}
+
+// won handles a grant, by answer or by message.
+func (a *actor) won(b block, contended bool, sent, now instant) {
+	t := &a.cur
+	if t.phase != held {
+		t.phase = held
+		t.idleFrom = now
+		t.verifyAt, t.askUntil, t.lookAt = never, never, never
+		if t.doubted {
+			t.verifyAt = now
+		}
+		if t.wanted {
+			t.wantFrom, t.spent = now, 0
+		}
+		a.stats.Leases++
+	}
+	t.extend(sent)
+	t.take(b.next, b.last)
+	if contended {
+		t.want(now)
+	}
+	if now >= t.until {
+		t.lapsed = true // granted too late to be used (rule 9)
+	}
+}
+
+// settled strikes a debt off.
+func (a *actor) settled(f *flight) {
+	d := a.owed[0]
+	a.owed = a.owed[1:]
+	if len(a.owed) == 0 {
+		a.owed = nil
+	}
+	if f.again && !d.final {
+		d.final = true
+		a.owed = append(a.owed, d)
+	}
+}
+
+// renewed handles the answer to a renewal.
+func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
+	t := &a.cur
+	if t.lapsed {
+		return // too late; it is released next
+	}
+	if r.Status != lease.Held {
+		a.lose(errTakenAway, now)
+		return
+	}
+	a.stats.Renewals++
+	t.extend(sent)
+	t.take(r.First, r.Last)
+	switch {
+	case r.Waiters > 0:
+		t.want(now)
+	case t.wantFrom < f.sent:
+		t.wanted = false // whoever wanted it has gone
+	}
+	if r.Watched && !r.Present {
+		a.verify(now)
+	}
+}
+
+// lose ends the tenure, whose lease is somebody else's or nobody's.
+func (a *actor) lose(cause error, now instant) {
+	if a.holds.n > 0 {
+		a.stats.Lost++
+		a.c.journal.lost(a.key, a.cur.ticket, a.holds.n, cause)
+	}
+	a.endAll(cause, now)
+	a.cur = tenure{}
+}
+
+// failed handles a command whose outcome is unknown, or that the store refused.
+func (a *actor) failed(f *flight, err error, now instant) {
+	if errors.Is(err, lease.ErrKind) {
+		a.refused(f, err, now)
+		return
+	}
+	a.stats.Failures++
+	if a.failing == 0 {
+		a.failing = now
+	}
+	a.failure = err
+	a.retryAt = now.add(backOff(a.fails))
+	a.fails++
+	if f.req.Op == lease.Renew {
+		// Several times before the end, however short the TTL.
+		a.retryAt = min(a.retryAt, now.add(a.cur.ttl/12))
+		if a.fails == 1 {
+			a.c.journal.trouble(a.key, f.req.Op, err)
+		}
+		return
+	}
+	if f.req.Op == lease.Acquire || f.req.Next != nil {
+		a.cur.resent = true
+	}
+	if f.req.Op == lease.Release {
+		a.owed[0].resent = true
+		if now >= a.owed[0].until {
+			a.giveUp(err)
+		}
+	}
+	a.refuseTries(a.unavailable())
+	if errors.Is(err, lease.ErrStoreClosed) {
+		a.owed = nil
+		a.refuseAll(ErrClosed)
+		a.endAll(ErrClosed, now)
+		a.cur = tenure{}
+	}
+}
+
+// giveUp drops a debt that could not be paid: by now everything of its ticket
+// has expired in the store.
+func (a *actor) giveUp(err error) {
+	a.stats.FailedReleases++
+	a.c.journal.unreleased(a.key, a.owed[0].ticket, err)
+	a.owed = a.owed[1:]
+	if len(a.owed) == 0 {
+		a.owed = nil
+	}
+}
+
+// refused handles ErrKind: nothing was done, and asking again is no use.
+func (a *actor) refused(f *flight, err error, now instant) {
+	if f.req.Op == lease.Release && !a.owed[0].turned {
+		// An orphan's kind was a guess; the other one is left.
+		d := &a.owed[0]
+		d.turned = true
+		d.kind = lease.Mutex + lease.ReadWrite - d.kind
+		if f.req.Next == nil {
+			return
+		}
+	} else if f.req.Op == lease.Release {
+		a.settled(f)
+	}
+	if a.cur.phase == held {
+		a.lose(fmt.Errorf("%w: %w", errTakenAway, err), now)
+		return
+	}
+	a.refuseAll(err)
+	a.cur = tenure{}
+}
+
+// unavailable is the error for claims that the store's failure ends.
+func (a *actor) unavailable() error {
+	return fmt.Errorf("%w: %w", ErrUnavailable, a.failure)
+}

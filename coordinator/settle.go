@@ -1,0 +1,224 @@
+package coordinator
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// settle brings the key where it should be: it grants what can be granted, and,
+// if no command is on its way, chooses the next one. Which one follows from the
+// state alone, and nowhere else is a command chosen.
+func (a *actor) settle(now instant) {
+	a.serve(now)
+	if a.flight != nil {
+		return // one command of a key at a time (rule 5); its answer settles again
+	}
+	t := &a.cur
+	switch t.phase {
+	case held:
+		if a.mustYield(now) {
+			a.yield(now)
+		}
+	case acquiring, queued:
+		if a.waiting.n == 0 {
+			a.owe(t.ticket, t.resent || a.failing != 0, now) // nobody wants it any more
+			*t = tenure{}
+		}
+	}
+	if t.phase == free && a.waiting.n > 0 {
+		a.begin(now)
+	}
+	if now < a.retryAt {
+		return
+	}
+	if req, ok := a.command(now); ok {
+		a.flight = &flight{req: req, sent: now, lost: a.c.clock.lost.Load()}
+		a.out.send = a.flight
+		a.stats.Commands++
+	}
+}
+
+// mustYield says that the lease is to be released now.
+func (a *actor) mustYield(now instant) bool {
+	t := &a.cur
+	if t.lapsed {
+		return true // its holds have ended; it may still be ours in the store (rule 9)
+	}
+	if a.holds.n > 0 {
+		return false
+	}
+	if c := a.waiting.first; c != nil && !a.closing {
+		return a.turnOver(now) || !a.fits(c)
+	}
+	return a.closing || t.wanted || now >= a.idleUntil()
+}
+
+// idleUntil is when an idle lease is given up: after its retention, or when it
+// would have to be renewed for a retention that is not meant to outlast that.
+func (a *actor) idleUntil() instant {
+	t := &a.cur
+	until := t.idleFrom.add(a.c.conf.retention)
+	if a.c.conf.retention <= t.ttl/3 {
+		until = min(until, t.renewAt)
+	}
+	return until
+}
+
+// yield retires the ticket. Its release is the next command; if anybody waits
+// here, the same command joins the queue for them.
+func (a *actor) yield(now instant) {
+	if a.waiting.n > 0 {
+		a.stats.Yields++
+	}
+	a.owe(a.cur.ticket, a.cur.resent, now)
+	a.cur = tenure{}
+}
+
+// owe notes that a ticket is to be released.
+func (a *actor) owe(ticket lease.Ticket, resent bool, now instant) {
+	ttl := a.cur.ttl
+	if ttl == 0 {
+		ttl = a.c.conf.ttl
+	}
+	kind := a.kind
+	if kind == 0 {
+		kind = lease.Mutex
+	}
+	a.owed = append(a.owed, debt{ticket: ticket, kind: kind, until: now.add(ttl), resent: resent})
+}
+
+// begin takes a new ticket for the claims that wait. Its mode and TTL are those
+// of the first of them (rule 8).
+func (a *actor) begin(now instant) {
+	first := a.waiting.first
+	asking := true
+	for c := first; c != nil && asking; c = c.next {
+		asking = c.try
+	}
+	a.cur = tenure{
+		ticket: a.c.ticket(),
+		mode:   first.mode,
+		phase:  acquiring,
+		ttl:    first.conf.ttl,
+		began:  now,
+		asking: asking,
+		size:   a.blockSize(),
+		lookAt: never, askUntil: never, verifyAt: never, renewAt: never,
+	}
+}
+
+// blockSize is how many tokens a lease begins with: about twice what a turn can
+// use while others wait.
+func (a *actor) blockSize() int { return max(16, 2*a.c.conf.budget) }
+
+// maxBlock bounds the blocks that a process asks for while it has a key for
+// itself. Tokens are microseconds of the server's clock, so that no more than a
+// million holds a second could outrun it.
+const maxBlock = 1 << 20
+
+// command returns the command that is due.
+func (a *actor) command(now instant) (lease.Request, bool) {
+	t := &a.cur
+	if len(a.owed) > 0 {
+		return a.releaseCommand(now), true
+	}
+	switch t.phase {
+	case acquiring:
+		return a.acquireCommand(now), true
+	case queued:
+		if now >= t.lookAt || now >= t.verifyAt {
+			return a.acquireCommand(now), true
+		}
+	case held:
+		if now >= t.verifyAt || a.renewDue(now) || a.tokensDue() {
+			return a.renewCommand(now), true
+		}
+	}
+	return lease.Request{}, false
+}
+
+func (a *actor) releaseCommand(now instant) lease.Request {
+	d := &a.owed[0]
+	req := lease.Request{Op: lease.Release, Key: a.key, Kind: d.kind, Ticket: d.ticket}
+	if t := &a.cur; t.phase == acquiring {
+		req.Next = &lease.Next{
+			Ticket: t.ticket, Mode: t.mode, TTL: t.ttl, Tokens: t.size, Ask: t.asking,
+			Age: a.age(now),
+		}
+		a.asked(now)
+	}
+	return req
+}
+
+// acquireCommand is the first asking, and every look after it.
+func (a *actor) acquireCommand(now instant) lease.Request {
+	t := &a.cur
+	req := lease.Request{
+		Op: lease.Acquire, Key: a.key, Kind: a.kind, Ticket: t.ticket, Mode: t.mode, TTL: t.ttl,
+		Queue: true, Ask: t.asking, Tokens: t.size, Age: a.age(now),
+	}
+	if a.c.caps.Tracking && t.holder != "" && (a.waiting.first.conf.cached || now >= t.began.add(checkHoldAfter)) {
+		req.Watch = t.holder
+	}
+	a.asked(now)
+	return req
+}
+
+// asked notes that the ticket is asked for.
+func (a *actor) asked(now instant) {
+	t := &a.cur
+	if t.asked == 0 {
+		t.asked = now
+	}
+	t.verifyAt, t.verifiedAt, t.doubted = never, now, false
+}
+
+// age is the place in the queue that the process asks for: behind all others at
+// first, that of its oldest waiter when it comes again.
+func (a *actor) age(now instant) time.Duration {
+	age := now.sub(a.waiting.first.since)
+	if a.cur.asked == 0 && age < time.Millisecond {
+		return -1
+	}
+	return max(age, 0)
+}
+
+// renewDue says that the lease is to be renewed: a third of its TTL has passed
+// and somebody holds it, or it is meant to be kept.
+func (a *actor) renewDue(now instant) bool { return now >= a.cur.renewAt }
+
+// tokensDue says that the next block of tokens is to be asked for: ahead of
+// need where the process has the key for itself, or at the last where not.
+func (a *actor) tokensDue() bool {
+	t := &a.cur
+	if t.lapsed {
+		return false
+	}
+	return t.tokensLeft() == 0 && a.waiting.n > 0 || !t.wanted && t.short() && t.spare.left() == 0
+}
+
+func (a *actor) renewCommand(now instant) lease.Request {
+	t := &a.cur
+	req := lease.Request{Op: lease.Renew, Key: a.key, Kind: a.kind, Ticket: t.ticket, Mode: t.mode, TTL: t.ttl}
+	if t.short() {
+		t.size = min(maxBlock, 8*t.size)
+		req.Tokens = t.size
+	}
+	if a.c.caps.Tracking && a.holds.n > 0 && now >= a.holds.first.granted.add(checkHoldAfter) {
+		req.Watch = lease.Owner(a.c.id, t.ticket)
+	}
+	t.verifyAt, t.verifiedAt, t.doubted = never, now, false
+	return req
+}
+
+// backOff returns the pause after the nth failure in a row: 20 ms to 1 s,
+// jittered, so that a fleet does not come back in step.
+func backOff(n int) time.Duration {
+	d := time.Second
+	if n < 6 {
+		d = 20 * time.Millisecond << n
+	}
+	return d/2 + rand.N(d/2+1)
+}

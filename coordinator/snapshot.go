@@ -1,0 +1,140 @@
+package coordinator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// Stats counts what happened to keys, since the coordinator began.
+type Stats struct {
+	Grants    uint64 // holds, re-entries not counted
+	Retained  uint64 // of these: at once, under a lease that was here and idle
+	Leases    uint64 // leases won from the store
+	Handoffs  uint64 // of these: by a message of another process's release
+	Yields    uint64 // leases passed on while callers here still waited
+	Commands  uint64 // sent to the store, but for its own re-sending
+	Renewals  uint64
+	Failures  uint64 // commands that the store did not answer, or with an error
+	Lost      uint64 // leases lost under their holders
+	Expired   uint64 // holds that reached their MaxHold
+	Orphans   uint64 // stray tickets released
+	Abandoned uint64 // holds garbage-collected while they were held
+
+	FailedReleases uint64 // leases left to expire, since their release failed for as long
+}
+
+func (s *Stats) add(o *Stats) {
+	s.Grants += o.Grants
+	s.Retained += o.Retained
+	s.Leases += o.Leases
+	s.Handoffs += o.Handoffs
+	s.Yields += o.Yields
+	s.Commands += o.Commands
+	s.Renewals += o.Renewals
+	s.Failures += o.Failures
+	s.Lost += o.Lost
+	s.Expired += o.Expired
+	s.Orphans += o.Orphans
+	s.Abandoned += o.Abandoned
+	s.FailedReleases += o.FailedReleases
+}
+
+// Snapshot is what a process holds and who waits in it, at about one moment.
+type Snapshot struct {
+	ID           string             // the coordinator's, as it stands in Redis
+	Capabilities lease.Capabilities // with what the server lacks
+	Keys         []KeySnapshot      // held, waited for, or known of; sorted
+	Stats        Stats
+	LogDropped   uint64 // log lines lost to a slow logger
+}
+
+// KeySnapshot is one key of a [Snapshot].
+type KeySnapshot struct {
+	Key     string
+	Kind    lease.Kind
+	Phase   string        // "free", "acquiring", "queued" or "held": of the lease
+	Mode    lease.Mode    // of the lease
+	Owner   string        // its name in Redis; "" if there is none
+	Valid   time.Duration // of a held lease: what is left of it, if it is not renewed
+	Wanted  bool          // another process waits for it
+	Holder  string        // another process that has the key, as far as known
+	Rank    int           // queued: the process's place, 0 is the head
+	Holds   []HoldSnapshot
+	Waiters []WaiterSnapshot // in their order
+	Failure error            // of the last command, while the store fails
+}
+
+// HoldSnapshot is one hold of a [KeySnapshot].
+type HoldSnapshot struct {
+	Mode  lease.Mode
+	Token uint64
+	Count int           // re-entrancy depth
+	Age   time.Duration // since the grant
+	Place string        // of the Lock call, with [WithDebug]
+}
+
+// WaiterSnapshot is one waiting call of a [KeySnapshot].
+type WaiterSnapshot struct {
+	Mode   lease.Mode
+	Waited time.Duration
+	Place  string // of the Lock call, with [WithDebug]
+}
+
+// Snapshot tells what this process holds and who waits here. It looks at one
+// key after the other, each for a moment.
+func (c *Coordinator) Snapshot() Snapshot {
+	s := Snapshot{ID: c.id, Capabilities: c.caps, LogDropped: c.journal.dropped.Load()}
+	c.past.Lock()
+	s.Stats = c.past.stats
+	c.past.Unlock()
+	c.actors.Range(func(_ string, a *actor) bool {
+		k, stats, ok := a.snapshot()
+		if ok {
+			s.Keys = append(s.Keys, k)
+			s.Stats.add(&stats)
+		}
+		return true
+	})
+	slices.SortFunc(s.Keys, func(a, b KeySnapshot) int { return cmp.Compare(a.Key, b.Key) })
+	return s
+}
+
+func (a *actor) snapshot() (KeySnapshot, Stats, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone {
+		return KeySnapshot{}, Stats{}, false // counted among the past
+	}
+	now := a.c.clock.now()
+	t := &a.cur
+	k := KeySnapshot{
+		Key: a.key, Kind: a.kind, Phase: t.phase.String(), Mode: t.mode, Wanted: t.wanted, Rank: t.rank,
+		Holder: t.holder, Failure: a.failure,
+	}
+	if t.phase != free {
+		k.Owner = lease.Owner(a.c.id, t.ticket)
+	}
+	if t.phase == held {
+		k.Holder = ""
+		k.Valid = max(t.until.sub(now), 0)
+	} else if k.Holder == "" {
+		k.Holder = a.elsewhere.holder
+	}
+	for c := a.holds.first; c != nil; c = c.next {
+		k.Holds = append(k.Holds, HoldSnapshot{c.mode, c.token, c.handles, now.sub(c.granted), c.placed()})
+	}
+	for c := a.waiting.first; c != nil; c = c.next {
+		k.Waiters = append(k.Waiters, WaiterSnapshot{c.mode, now.sub(c.since), c.placed()})
+	}
+	return k, a.stats, true
+}
+
+func (c *claim) placed() string {
+	if c.place == nil {
+		return ""
+	}
+	return place(c.place)
+}

@@ -1,0 +1,168 @@
+package coordinator
+
+import (
+	"time"
+)
+
+// elapse lets happen what the clock says has happened. Every handler begins
+// with it, so that it does not matter whether a timer or a message is first.
+func (a *actor) elapse(now instant) {
+	t := &a.cur
+	if t.phase == held && !t.lapsed && now >= t.until {
+		a.lapse(now)
+	}
+	if now >= a.holdsDue {
+		a.elapseHolds(now)
+	}
+	if now >= t.askUntil && t.asking {
+		t.askUntil = never
+		a.refuseTries(nil) // no answer is an answer: it is busy, or it is dead
+	}
+	if a.waiting.n > 0 && now >= a.unavailableAt() {
+		a.refuseAll(a.unavailable())
+	}
+	if a.elsewhere.holder != "" && !a.known(now) {
+		a.unlearn()
+	}
+	if t.phase == queued && !t.checked && now >= t.began.add(checkHoldAfter) {
+		t.checked = true
+		if a.c.caps.Tracking {
+			t.verifyAt = now
+		}
+	}
+}
+
+// lapse ends a lease that was not renewed in time. The holds end now, which is
+// before Redis can give the key to anybody else.
+func (a *actor) lapse(now instant) {
+	a.cur.lapsed = true
+	if a.holds.n > 0 {
+		a.stats.Lost++
+		a.c.journal.lost(a.key, a.cur.ticket, a.holds.n, errNotRenewed)
+		a.endAll(errNotRenewed, now)
+	}
+}
+
+// elapseHolds ends the holds whose MaxHold is over, and has those looked at
+// that have lasted for a while.
+func (a *actor) elapseHolds(now instant) {
+	a.holdsDue = never
+	for c := a.holds.first; c != nil; {
+		next := c.next
+		switch {
+		case now >= c.expires():
+			a.stats.Expired++
+			a.end(c, ErrHoldExpired, now)
+			c = next
+			continue
+		case !c.checked && now >= c.granted.add(checkHoldAfter):
+			c.checked = true
+			c.watchHandle(a)
+			if a.c.caps.Tracking {
+				a.verify(now)
+			}
+		}
+		a.holdsDue = min(a.holdsDue, c.due())
+		c = next
+	}
+}
+
+// due is when a hold is to be looked at next.
+func (c *claim) due() instant {
+	if c.checked {
+		return c.expires()
+	}
+	return min(c.expires(), c.granted.add(checkHoldAfter))
+}
+
+// unavailableAt is when the waiting claims are told that the store is away.
+// While the lease is here they wait for each other, not for the store.
+func (a *actor) unavailableAt() instant {
+	after := a.c.conf.unavailableAfter
+	if a.failing == 0 || after == 0 || a.cur.phase == held && !a.cur.lapsed {
+		return never
+	}
+	return a.failing.add(after)
+}
+
+// arm sets the timer to the next moment at which something is to happen by
+// itself.
+func (a *actor) arm(now instant) {
+	t := &a.cur
+	at := min(a.holdsDue, t.due())
+	if a.waiting.n > 0 {
+		at = min(at, a.unavailableAt())
+	}
+	if a.elsewhere.holder != "" {
+		at = min(at, a.elsewhere.until)
+	}
+	if a.flight == nil {
+		at = min(at, a.commandDue(now))
+	}
+	a.wake(at, now)
+}
+
+// due is when the tenure changes by itself.
+func (t *tenure) due() instant {
+	switch {
+	case t.phase == held && !t.lapsed:
+		return t.until
+	case t.phase == queued && !t.checked:
+		return min(t.askUntil, t.began.add(checkHoldAfter))
+	case t.phase != free:
+		return t.askUntil
+	}
+	return never
+}
+
+// commandDue is when the next command is to be chosen, as long as nothing else
+// happens.
+func (a *actor) commandDue(now instant) instant {
+	t := &a.cur
+	at := never
+	switch t.phase {
+	case held:
+		at = min(t.renewAt, t.verifyAt)
+		if a.holds.n == 0 && a.waiting.n == 0 {
+			at = min(at, a.idleUntil())
+		}
+	case queued:
+		at = min(t.lookAt, t.verifyAt)
+	case acquiring:
+		at = now
+	}
+	if len(a.owed) > 0 {
+		at = now
+	}
+	if at == never {
+		return never
+	}
+	return max(at, a.retryAt)
+}
+
+// wake makes the timer fire at the given moment, or before.
+func (a *actor) wake(at, now instant) {
+	if at >= a.armed {
+		return
+	}
+	a.armed = at
+	d := max(at.sub(now), 0)
+	if a.timer == nil {
+		a.timer = time.AfterFunc(d, a.onTimer)
+	} else {
+		a.timer.Reset(d)
+	}
+}
+
+func (a *actor) onTimer() {
+	a.mu.Lock()
+	a.armed = never
+	a.mu.Unlock()
+	a.tick()
+}
+
+// tick handles the passing of time.
+func (a *actor) tick() {
+	now := a.enter()
+	a.leave(now)
+}
