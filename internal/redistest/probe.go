@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -109,29 +108,4 @@ func infoField[T int | int64](info, name string) (T, error) {
 		}
 	}
 	return 0, fmt.Errorf("no %s in INFO", name)
-}
-
-// tail keeps the end of a process's output.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-// tailSize is enough for Redis's start-up lines and a last message.
-const tailSize = 16 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if extra := len(t.buf) - tailSize; extra > 0 {
-		t.buf = append(t.buf[:0], t.buf[extra:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
 }

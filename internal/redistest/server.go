@@ -39,7 +39,7 @@ type Server struct {
 
 	mu     sync.Mutex
 	proc   *childproc.Process // nil while killed
-	out    *tail
+	out    *childproc.Tail
 	paused bool
 	admin  rueidis.Client // for Do; nil until first used
 	probes probeConn      // for Commands
@@ -77,7 +77,7 @@ func launch(dir string, args []string) (*Server, error) {
 
 // run starts the process on s.port and returns once it answers.
 func (s *Server) run() error {
-	out := &tail{}
+	out := &childproc.Tail{}
 	cmd := exec.Command(s.binary, append([]string{
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 		"--dir", s.dir, "--daemonize", "no",
