@@ -37,9 +37,9 @@ type claim struct {
 	next, prev *claim
 	token      uint64 // written once, at the grant: readable after it
 	granted    instant
-	checked    bool // has been looked at after checkHoldAfter
-	handles    int  // not yet unlocked: the re-entrancy depth
-	numbered   int  // handles ever made
+	checked    bool   // has been looked at after checkHoldAfter
+	handles    int    // not yet unlocked: the re-entrancy depth
+	numbered   int    // handles ever made
 	err        error  // why it is over
 	refused    error  // why it never held; written once, before ready: readable after it
 	holder     string // who had the key then; like refused
