@@ -20,8 +20,9 @@ func (c *claim) watchHandle(a *actor) {
 
 // watch has it told if the handle is dropped without Unlock.
 func (h *Hold) watch(a *actor) {
-	h.watched = true
-	h.cleanup = runtime.AddCleanup(h, a.abandoned, h.claim)
+	x := h.extras()
+	x.watched = true
+	x.cleanup = runtime.AddCleanup(h, a.abandoned, h.claim)
 }
 
 // abandoned tells that a handle of a claim was garbage-collected.
@@ -30,16 +31,13 @@ func (a *actor) abandoned(c *claim) {
 	defer a.mu.Unlock()
 	if c.state == granted {
 		a.stats.Abandoned++
-		a.c.journal.abandoned(a.key, c.token, place(c.place))
+		a.c.journal.abandoned(a.key, c.token, c.placed())
 	}
 }
 
 // place writes down where a claim was made, the innermost call outside this
 // package first.
 func place(pcs []uintptr) string {
-	if len(pcs) == 0 {
-		return "unknown; see WithDebug"
-	}
 	var b strings.Builder
 	frames := runtime.CallersFrames(pcs)
 	for n := 0; n < 3; n++ {

@@ -167,7 +167,7 @@ func (a *actor) grant(c *claim, now instant) {
 	c.granted = now
 	a.holds.push(c)
 	if c.conf.maxHold > 0 {
-		c.limits = append(c.limits, limit{at: now.add(c.conf.maxHold)})
+		c.limit(0, now.add(c.conf.maxHold))
 	}
 	a.holdsDue = min(a.holdsDue, c.due())
 	a.cur.served++
@@ -239,7 +239,9 @@ func (a *actor) refuse(c *claim, err error) {
 
 // turnAway tells a claim that it will not hold.
 func (a *actor) turnAway(c *claim, err error) {
-	c.state, c.err, c.refused, c.holder, c.hold = over, err, err, a.holder(), nil
+	c.state, c.err, c.hold = over, err, nil
+	x := c.extras()
+	x.refused, x.holder = err, a.holder()
 	c.ready <- struct{}{}
 }
 
@@ -281,10 +283,12 @@ func (a *actor) holder() string {
 func (a *actor) end(c *claim, err error, now instant) {
 	c.state, c.err, c.hold = over, err, nil
 	a.holds.remove(c)
-	for _, x := range c.contexts {
-		a.out.ended = append(a.out.ended, ending{x.cancel, err})
+	if x := c.more; x != nil {
+		for _, held := range x.contexts {
+			a.out.ended = append(a.out.ended, ending{held.cancel, err})
+		}
+		x.contexts = nil
 	}
-	c.contexts = nil
 	if a.holds.n == 0 {
 		a.cur.idleFrom = now
 	}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"runtime"
+	"slices"
 
 	"github.com/go-leasehold/leasehold/lease"
 )
@@ -21,33 +22,55 @@ const (
 
 // claim is one caller's part in a key, from its call to the end of its hold.
 // While it waits it is an element of actor.waiting, while it holds of
-// actor.holds. Re-entry adds handles to one claim.
+// actor.holds. Re-entry adds handles to one claim. It is made for every call,
+// so that it is kept small: what few calls have is in more.
 type claim struct {
 	// Set before the actor sees the claim, and not changed after.
-	mode  lease.Mode
-	try   bool // TryLock: is answered, never kept waiting behind a holder
 	conf  *mutexConfig
 	owner *owner
-	since instant
-	place []uintptr // of the call, in debug mode
-	ready chan struct{}
+	mode  lease.Mode
+	try   bool // TryLock: is answered, never kept waiting behind a holder
 
 	// Guarded by actor.mu.
 	state      claimState
+	checked    bool  // has been looked at after checkHoldAfter
+	handles    int32 // not yet unlocked: the re-entrancy depth
 	next, prev *claim
-	token      uint64 // written once, at the grant: readable after it
+	since      instant // of the call
 	granted    instant
-	checked    bool   // has been looked at after checkHoldAfter
-	handles    int    // not yet unlocked: the re-entrancy depth
-	numbered   int    // handles ever made
-	err        error  // why it is over
-	refused    error  // why it never held; written once, before ready: readable after it
-	holder     string // who had the key then; like refused
-	hold       *Hold  // the first handle; dropped once its clean-up is set
-	limits     []limit
-	contexts   []heldContext
+	token      uint64        // written once, at the grant: readable after it
+	ready      chan struct{} // is sent one value when the claim no longer waits
+	hold       *Hold         // the first handle; dropped once its clean-up is set
+	err        error         // why it is over
+	more       *claimExtras
 
 	self owner // owner, unless one was fixed beforehand
+}
+
+// claimExtras is guarded as the claim is.
+type claimExtras struct {
+	place    []uintptr // of the call, in debug mode
+	refused  error     // why it never held; written once, before ready: readable after it
+	holder   string    // who had the key then; like refused
+	numbered int       // handles made beside the first
+	limits   []limit
+	contexts []heldContext
+}
+
+// extras returns more, made if need be.
+func (c *claim) extras() *claimExtras {
+	if c.more == nil {
+		c.more = &claimExtras{}
+	}
+	return c.more
+}
+
+// refusal returns why the claim never held, or nil.
+func (c *claim) refusal() error {
+	if c.more == nil {
+		return nil
+	}
+	return c.more.refused
 }
 
 // limit is the MaxHold of one handle. Handles are told apart by their number
@@ -64,8 +87,8 @@ type heldContext struct {
 }
 
 // newClaim makes the claim of one call.
-func newClaim(mode lease.Mode, conf *mutexConfig, chain *owner, since instant, debug bool) *claim {
-	c := &claim{mode: mode, conf: conf, since: since}
+func newClaim(mode lease.Mode, conf *mutexConfig, chain *owner, debug bool) *claim {
+	c := &claim{mode: mode, conf: conf}
 	if fixed := chain.fixedOwner(); fixed != nil {
 		c.owner = fixed
 	} else {
@@ -73,29 +96,38 @@ func newClaim(mode lease.Mode, conf *mutexConfig, chain *owner, since instant, d
 		c.owner = &c.self
 	}
 	if debug {
-		c.place = make([]uintptr, 8)
-		c.place = c.place[:runtime.Callers(4, c.place)]
+		x := c.extras()
+		x.place = make([]uintptr, 8)
+		x.place = x.place[:runtime.Callers(4, x.place)]
 	}
 	return c
+}
+
+// limit sets when a handle's hold ends of itself.
+func (c *claim) limit(handle int, at instant) {
+	x := c.extras()
+	x.limits = append(x.limits, limit{handle, at})
 }
 
 // expires returns when the first MaxHold among the handles ends.
 func (c *claim) expires() instant {
 	t := never
-	for _, l := range c.limits {
-		t = min(t, l.at)
+	if c.more != nil {
+		for _, l := range c.more.limits {
+			t = min(t, l.at)
+		}
 	}
 	return t
 }
 
-// dropLimit takes the limit of one handle away.
-func (c *claim) dropLimit(handle int) {
-	for i, l := range c.limits {
-		if l.handle == handle {
-			c.limits = append(c.limits[:i], c.limits[i+1:]...)
-			return
-		}
+// drop forgets what one handle has: its limit and its context.
+func (c *claim) drop(handle int) {
+	x := c.more
+	if x == nil {
+		return
 	}
+	x.limits = slices.DeleteFunc(x.limits, func(l limit) bool { return l.handle == handle })
+	x.contexts = slices.DeleteFunc(x.contexts, func(h heldContext) bool { return h.handle == handle })
 }
 
 // claimList is a queue of claims, linked through the claims themselves: a claim

@@ -11,20 +11,32 @@ import (
 // Hold is one caller's time inside a lock, from the grant to Unlock. It may be
 // passed between goroutines; its methods may be called at the same time.
 type Hold struct {
-	actor  *actor
-	parent context.Context
-
 	// Written by Lock before anybody else has the hold.
+	actor  *actor
 	claim  *claim
-	number int
+	parent context.Context // Lock's
+	number int             // of the handle in its claim
 
 	// Guarded by actor.mu.
 	released bool
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	stopEnd  func() bool
-	cleanup  runtime.Cleanup
-	watched  bool // cleanup is set
+	more     *holdExtras
+}
+
+// holdExtras is what few holds have, guarded as the hold is.
+type holdExtras struct {
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	stopEnd func() bool // takes EndWith back
+	cleanup runtime.Cleanup
+	watched bool // cleanup is set
+}
+
+// extras returns more, made if need be.
+func (h *Hold) extras() *holdExtras {
+	if h.more == nil {
+		h.more = &holdExtras{}
+	}
+	return h.more
 }
 
 // Key returns the key, without the prefix.
@@ -50,7 +62,7 @@ func (h *Hold) Count() int {
 	if h.released || h.claim.state != granted {
 		return 0
 	}
-	return h.claim.handles
+	return int(h.claim.handles)
 }
 
 // Unlock ends the hold. It never waits for Redis. The errors tell what the
@@ -70,7 +82,7 @@ func (h *Hold) Unlock() error {
 		a.mu.Unlock()
 		return ErrNotHeld
 	}
-	now := a.c.clock.now()
+	now := a.c.clock.glance()
 	c := h.claim
 	if c.state == granted && (now >= a.cur.until || now >= a.holdsDue) {
 		a.elapse(now) // so that it does not matter that a timer is late
@@ -81,36 +93,29 @@ func (h *Hold) Unlock() error {
 		return err
 	}
 	h.released = true
-	if h.watched {
-		h.cleanup.Stop()
-	}
-	cancel, stop := h.cancel, h.stopEnd
-	if cancel != nil {
-		c.dropContext(h.number)
-	}
-	if len(c.limits) > 0 {
-		c.dropLimit(h.number)
+	c.drop(h.number)
+	x := h.more
+	if x != nil && x.watched {
+		x.cleanup.Stop()
 	}
 	if c.handles--; c.handles > 0 {
 		a.mu.Unlock()
 	} else {
 		a.release(c, now)
 	}
-	if cancel != nil {
-		cancel(ErrReleased)
-	}
-	if stop != nil {
-		stop()
+	if x != nil {
+		x.end()
 	}
 	return nil
 }
 
-func (c *claim) dropContext(handle int) {
-	for i, x := range c.contexts {
-		if x.handle == handle {
-			c.contexts = append(c.contexts[:i], c.contexts[i+1:]...)
-			return
-		}
+// end ends what an unlocked hold gave out. Nothing of it changes any more.
+func (x *holdExtras) end() {
+	if x.cancel != nil {
+		x.cancel(ErrReleased)
+	}
+	if x.stopEnd != nil {
+		x.stopEnd()
 	}
 }
 
@@ -122,9 +127,9 @@ func (c *claim) dropContext(handle int) {
 func (h *Hold) Context() context.Context {
 	a := h.actor
 	a.mu.Lock()
-	if h.ctx != nil {
+	if x := h.more; x != nil && x.ctx != nil {
 		defer a.mu.Unlock()
-		return h.ctx
+		return x.ctx
 	}
 	a.mu.Unlock()
 
@@ -133,15 +138,17 @@ func (h *Hold) Context() context.Context {
 	ctx := &holdContext{Context: inner, owner: h.claim.owner}
 
 	a.mu.Lock()
-	if h.ctx != nil {
+	x := h.extras()
+	if x.ctx != nil {
 		a.mu.Unlock()
 		cancel(ErrReleased) // another call was first
-		return h.ctx
+		return x.ctx
 	}
-	h.ctx, h.cancel = ctx, cancel
+	x.ctx, x.cancel = ctx, cancel
 	over := h.endedLocked()
 	if over == nil {
-		h.claim.contexts = append(h.claim.contexts, heldContext{h.number, cancel})
+		m := h.claim.extras()
+		m.contexts = append(m.contexts, heldContext{h.number, cancel})
 	}
 	a.mu.Unlock()
 	if over != nil {
@@ -196,7 +203,7 @@ func (h *Hold) endedLocked() error {
 	if c.state != granted {
 		return c.err
 	}
-	now := a.c.clock.now()
+	now := a.c.clock.now() // not a glance: whoever asks wants to be sure
 	if now >= a.cur.until {
 		return errNotRenewed
 	}
@@ -222,11 +229,13 @@ func (h *Hold) Extend(d time.Duration) error {
 	if err := h.endedLocked(); err != nil {
 		return err
 	}
-	for i := range h.claim.limits {
-		if l := &h.claim.limits[i]; l.handle == h.number {
-			l.at = now.add(d)
-			a.holdsDue = min(a.holdsDue, h.claim.due())
-			return nil
+	if x := h.claim.more; x != nil {
+		for i := range x.limits {
+			if l := &x.limits[i]; l.handle == h.number {
+				l.at = now.add(d)
+				a.holdsDue = min(a.holdsDue, h.claim.due())
+				return nil
+			}
 		}
 	}
 	return ErrNoMaxHold
@@ -246,7 +255,7 @@ func (h *Hold) endWith(ctx context.Context) {
 		a.leave(now)
 	})
 	a.mu.Lock()
-	h.stopEnd = stop
+	h.extras().stopEnd = stop
 	done := h.released
 	a.mu.Unlock()
 	if done {

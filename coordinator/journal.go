@@ -81,6 +81,9 @@ func (j *journal) disconnected(err error) {
 }
 
 func (j *journal) abandoned(key string, token uint64, place string) {
+	if place == "" {
+		place = "unknown: see WithDebug"
+	}
 	j.put(func(l *slog.Logger) {
 		l.Error("leasehold: a hold was garbage-collected while it was held; nobody can unlock it now",
 			"key", shown(key), "token", token, "locked_at", place)

@@ -20,18 +20,19 @@ const (
 func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
 	c := h.claim
 	a.mu.Lock()
-	now := a.c.clock.now()
-	if a.lockIdle(h, kind, now) {
+	if a.lockIdle(h, kind) {
 		return entered
 	}
 	if a.gone {
 		a.mu.Unlock()
 		return moved
 	}
+	now := a.c.clock.now()
+	c.since = now
 	a.elapse(now)
 	if a.holds.n > 0 && chain != nil && a.reenter(h, chain) {
 		a.leave(now)
-		if c.refused == nil {
+		if c.refusal() == nil {
 			return entered
 		}
 		return mustWait
@@ -44,7 +45,7 @@ func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
 	}
 	a.adopt(kind, now)
 	c.hold = h
-	c.handles, c.numbered = 1, 1
+	c.handles = 1
 	a.waiting.push(c)
 	if c.conf.fair {
 		a.fair++
@@ -58,14 +59,19 @@ func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
 
 // lockIdle grants at once under a lease that is here and idle, which is what
 // most calls meet. It frees the mutex if it does.
-func (a *actor) lockIdle(h *Hold, kind lease.Kind, now instant) bool {
+func (a *actor) lockIdle(h *Hold, kind lease.Kind) bool {
 	t, c := &a.cur, h.claim
-	if t.phase != held || a.holds.n > 0 || a.waiting.n > 0 || t.wanted || now >= t.until || t.lapsed ||
-		a.closing || a.kind != kind || t.tokensLeft() == 0 || t.mode == lease.Shared && c.mode == lease.Exclusive {
+	if t.phase != held || a.holds.n > 0 || a.waiting.n > 0 || t.wanted || t.lapsed || a.closing ||
+		a.kind != kind || t.mode == lease.Shared && c.mode == lease.Exclusive || t.tokensLeft() == 0 {
+		return false
+	}
+	now := a.c.clock.now()
+	if now >= t.until {
 		return false
 	}
 	c.hold = h
-	c.handles, c.numbered = 1, 1
+	c.handles = 1
+	c.since = now
 	a.grant(c, now)
 	a.stats.Retained++
 	if t.short() {
@@ -92,10 +98,11 @@ func (a *actor) reenter(h *Hold, chain *owner) bool {
 		}
 		h.claim = c
 		c.handles++
-		c.numbered++
-		h.number = c.numbered - 1
+		x := c.extras()
+		x.numbered++
+		h.number = x.numbered
 		if want.conf.maxHold > 0 {
-			c.limits = append(c.limits, limit{h.number, a.c.clock.now().add(want.conf.maxHold)})
+			c.limit(h.number, a.c.clock.now().add(want.conf.maxHold))
 			a.holdsDue = min(a.holdsDue, c.due())
 		}
 		return true
@@ -155,7 +162,7 @@ func (a *actor) wait(ctx context.Context, c *claim, limit time.Duration) error {
 	c.ready = nil
 	a.c.readies.put(ready)
 	if err == nil {
-		err = c.refused
+		err = c.refusal()
 	}
 	return err
 }
@@ -186,11 +193,11 @@ func (a *actor) cancel(c *claim, say func(ours error) error) error {
 	defer a.leave(now)
 	if c.state != waiting {
 		<-c.ready
-		if c.refused != nil {
-			return c.refused
+		if err := c.refusal(); err != nil {
+			return err
 		}
 	}
-	c.holder = a.holder()
+	c.extras().holder = a.holder()
 	c.hold = nil
 	switch c.state {
 	case waiting:
@@ -219,12 +226,18 @@ func (a *actor) finish(c *claim, now instant) {
 func (a *actor) release(c *claim, now instant) {
 	a.finish(c, now)
 	t := &a.cur
+	// What else can be is left to settle.
 	if t.wanted || a.closing || a.holds.n > 0 || t.phase != held || t.lapsed || now >= t.until {
 		a.leave(now)
 		return
 	}
 	if next := a.waiting.first; next != nil {
 		if next.mode != lease.Exclusive || t.mode != lease.Exclusive || t.short() {
+			a.leave(now)
+			return
+		}
+		now = a.c.clock.now()
+		if now >= t.until {
 			a.leave(now)
 			return
 		}

@@ -109,15 +109,14 @@ func (m *Mutex) acquire(ctx context.Context, how call) (*Hold, error) {
 func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, mode lease.Mode,
 	conf *mutexConfig, how call,
 ) (*Hold, error) {
-	since := c.clock.now()
 	if ctx.Err() != nil {
-		return nil, c.waitError(key, nil, since, ended(ErrNotAcquired, ctx))
+		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, ctx)}
 	}
 	if how.endWith != nil && how.endWith.Err() != nil {
-		return nil, c.waitError(key, nil, since, ended(ErrNotAcquired, how.endWith))
+		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, how.endWith)}
 	}
 	chain := ownerOf(ctx)
-	m := newClaim(mode, conf, chain, since, c.conf.debug)
+	m := newClaim(mode, conf, chain, c.conf.debug)
 	m.try = how.try
 	h := &Hold{claim: m, parent: ctx}
 	for {
@@ -129,7 +128,8 @@ func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, 
 		case entered:
 		case mustWait:
 			if err := a.wait(ctx, m, how.wait); err != nil {
-				return nil, c.waitError(key, m, since, err)
+				waited := c.clock.glance().sub(m.since)
+				return nil, &WaitError{Key: key, Holder: m.more.holder, Waited: waited, Err: err}
 			}
 		}
 		break
@@ -138,12 +138,4 @@ func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, 
 		h.endWith(how.endWith)
 	}
 	return h, nil
-}
-
-func (c *Coordinator) waitError(key string, m *claim, since instant, err error) error {
-	e := &WaitError{Key: key, Waited: c.clock.now().sub(since), Err: err}
-	if m != nil {
-		e.Holder = m.holder
-	}
-	return e
 }

@@ -124,7 +124,7 @@ func (a *actor) snapshot() (KeySnapshot, Stats, bool) {
 		k.Holder = a.elsewhere.holder
 	}
 	for c := a.holds.first; c != nil; c = c.next {
-		k.Holds = append(k.Holds, HoldSnapshot{c.mode, c.token, c.handles, now.sub(c.granted), c.placed()})
+		k.Holds = append(k.Holds, HoldSnapshot{c.mode, c.token, int(c.handles), now.sub(c.granted), c.placed()})
 	}
 	for c := a.waiting.first; c != nil; c = c.next {
 		k.Waiters = append(k.Waiters, WaiterSnapshot{c.mode, now.sub(c.since), c.placed()})
@@ -133,8 +133,8 @@ func (a *actor) snapshot() (KeySnapshot, Stats, bool) {
 }
 
 func (c *claim) placed() string {
-	if c.place == nil {
+	if c.more == nil || c.more.place == nil {
 		return ""
 	}
-	return place(c.place)
+	return place(c.more.place)
 }
