@@ -1,0 +1,116 @@
+package redislease
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+
+	"github.com/redis/rueidis"
+)
+
+// conns knows the client's open connections, so that they can be closed: one
+// that is stuck, or that leads to a server which has become a replica behind
+// the same name, and which nothing else would ever close.
+type conns struct {
+	mu     sync.Mutex
+	open   map[*conn]struct{}
+	closed bool
+
+	ctx    context.Context // of dialling
+	cancel context.CancelFunc
+}
+
+func newConns() *conns {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &conns{open: map[*conn]struct{}{}, ctx: ctx, cancel: cancel}
+}
+
+type conn struct {
+	net.Conn
+	owner *conns
+}
+
+// Close forgets the connection, and closes it.
+func (c *conn) Close() error {
+	c.owner.mu.Lock()
+	delete(c.owner.open, c)
+	c.owner.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// wrap has the option dial as it would without us, under our eyes.
+func (c *conns) wrap(opt *rueidis.ClientOption) {
+	dial := opt.DialCtxFn
+	if dial == nil && opt.DialFn != nil {
+		old := opt.DialFn
+		dial = func(_ context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+			return old(address, dialer, config)
+		}
+	}
+	if dial == nil {
+		dial = dialDefault
+	}
+	opt.DialFn = nil
+	opt.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialer.Timeout)
+		defer cancel()
+		defer context.AfterFunc(c.ctx, cancel)()
+		inner, err := dial(ctx, address, dialer, config)
+		if err != nil {
+			return nil, &dialError{address, err}
+		}
+		return c.add(inner)
+	}
+}
+
+func dialDefault(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	if config != nil {
+		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+	}
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+func (c *conns) add(inner net.Conn) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		_ = inner.Close()
+		return nil, net.ErrClosed
+	}
+	wrapped := &conn{Conn: inner, owner: c}
+	c.open[wrapped] = struct{}{}
+	return wrapped, nil
+}
+
+// drop closes the connections that are open now; the client opens others.
+func (c *conns) drop() {
+	c.mu.Lock()
+	open := make([]*conn, 0, len(c.open))
+	for wrapped := range c.open {
+		open = append(open, wrapped)
+	}
+	c.mu.Unlock()
+	for _, wrapped := range open {
+		_ = wrapped.Close()
+	}
+}
+
+// close drops all connections, and lets no other be opened.
+func (c *conns) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.drop()
+}
+
+// dialError says that a connection could not be opened at all: nothing was
+// sent on it.
+type dialError struct {
+	address string
+	err     error
+}
+
+func (e *dialError) Error() string { return "dial " + e.address + ": " + e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }

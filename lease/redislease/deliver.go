@@ -1,0 +1,157 @@
+package redislease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// deliver sends a batch in one go and answers it. What the server did not know
+// by name, and what was on a connection that broke, is sent once more.
+func (s *Store) deliver(l *lane, batch []*call) {
+	var commands []rueidis.Completed
+	sending := make([]*call, 0, len(batch))
+	for _, c := range batch {
+		if c.refusal != nil {
+			l.answer(c, lease.Reply{}, c.refusal)
+			continue
+		}
+		commands = s.commands(commands, &c.plan, byName)
+		sending = append(sending, c)
+	}
+	if len(sending) == 0 {
+		return
+	}
+	sent := time.Now()
+	results := s.client.DoMulti(context.Background(), commands...)
+	var again []second
+	for _, c := range sending {
+		mine := results[:c.plan.size()]
+		results = results[len(mine):]
+		if then, ok := s.retry(c, mine); ok {
+			again = append(again, then)
+		} else {
+			s.conclude(l, c, mine, sent, false)
+		}
+	}
+	if len(again) > 0 {
+		s.deliverAgain(l, again)
+	}
+}
+
+// second is a call to be sent once more.
+type second struct {
+	call   *call
+	how    manner
+	resent bool // the first copy may still arrive
+}
+
+// retry says whether, and how, a call is to be sent once more.
+func (s *Store) retry(c *call, results []rueidis.RedisResult) (second, bool) {
+	err := results[0].Error()
+	if err == nil {
+		// A connection that broke behind the script's answer leaves the look
+		// with tracking undone, which is told as such.
+		return second{}, false
+	}
+	switch {
+	case code(err) == "NOSCRIPT":
+		return second{c, byText, false}, true
+	case code(err) == "TRYAGAIN" && c.request.Op == lease.Renew:
+		return second{c, bareLock, false}, true
+	case broken(err):
+		return second{c, byText, true}, true
+	}
+	return second{}, false
+}
+
+func (s *Store) deliverAgain(l *lane, again []second) {
+	var commands []rueidis.Completed
+	known := map[*script]bool{} // by the earlier ones of this pipeline
+	sizes := make([]int, len(again))
+	for i, then := range again {
+		if then.how == byText && known[then.call.plan.script] {
+			then.how = byName
+		}
+		known[then.call.plan.script] = true
+		commands = s.commands(commands, &then.call.plan, then.how)
+		sizes[i] = then.call.plan.size()
+	}
+	sent := time.Now()
+	results := s.client.DoMulti(context.Background(), commands...)
+	for i, then := range again {
+		s.conclude(l, then.call, results[:sizes[i]], sent, then.resent)
+		results = results[sizes[i]:]
+	}
+}
+
+// conclude answers a call with what came back.
+func (s *Store) conclude(l *lane, c *call, results []rueidis.RedisResult, sent time.Time, resent bool) {
+	reply, err := s.read(c, results)
+	if err != nil {
+		err = s.wrap(c.request.Op.String(), err)
+		s.suspect(err)
+		l.answer(c, lease.Reply{}, err)
+		return
+	}
+	reply.Sent, reply.Resent = sent, resent
+	l.answer(c, reply, nil)
+}
+
+// read makes a reply of the results of a plan.
+func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error) {
+	if c.plan.script == nil {
+		return lease.Reply{Status: lease.Done}, results[0].Error()
+	}
+	reply, err := parseReply(results[0])
+	if err != nil {
+		if results[0].Error() == nil {
+			err = fmt.Errorf("%s: %w", c.plan.script.name, err)
+		}
+		return reply, err
+	}
+	if reply.Status == lease.Waiting && !s.capabilities.Receipts {
+		reply.Told = -1
+	}
+	if len(results) == 3 && results[1].Error() == nil {
+		if present, err := parsePresence(results[2]); err == nil {
+			reply.Watched, reply.Present = true, present
+		}
+	}
+	return reply, nil
+}
+
+// suspect closes the connections when an answer shows that they lead to the
+// wrong server: one that was a master and is a replica now, behind a name that
+// has moved on, would otherwise be asked for ever.
+func (s *Store) suspect(err error) {
+	var failure *Error
+	if errors.As(err, &failure) && failure.Code == "READONLY" {
+		s.log.Warn("leasehold: the server is a read-only replica; connecting anew", "addr", s.addr)
+		s.dropConnections()
+	}
+}
+
+// unstick closes a connection on which nothing was answered for as long as a
+// request may take. On a cluster the others are fine, and the client finds the
+// silent one itself.
+func (s *Store) unstick() {
+	if !s.cluster {
+		s.dropConnections()
+	}
+}
+
+// dropConnections closes all connections, at most once in the time that a
+// request may take.
+func (s *Store) dropConnections() {
+	now := time.Now().UnixNano()
+	last := s.dropped.Load()
+	if now-last >= int64(s.config.patience()) && s.dropped.CompareAndSwap(last, now) {
+		s.conns.drop()
+	}
+}

@@ -1,0 +1,161 @@
+package redislease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// Stages at which a request can fail.
+const (
+	// StageConnect: no connection could be had; nothing was sent.
+	StageConnect = "connect"
+	// StageReply: sent, or perhaps sent, and no answer came; the outcome is
+	// unknown.
+	StageReply = "reply"
+	// StageServer: the server answered with an error.
+	StageServer = "server"
+	// StageInbox: not sent, for grants could not have been received.
+	StageInbox = "inbox"
+)
+
+// Error is a request that failed for a reason that has to do with the server
+// or the way to it. Its text says plainly which.
+type Error struct {
+	Op    string // what was asked for: "acquire", "open", ...
+	Addr  string // the server's address, as it was configured
+	Stage string // how far it got: StageConnect, ...
+	Code  string // the first word of the server's error ("READONLY", "NOPERM", ...); empty if it sent none
+	Err   error
+}
+
+// Error returns the whole story in one sentence.
+func (e *Error) Error() string {
+	return fmt.Sprintf("redislease: %s at %s: %s (%s: %v)", e.Op, e.Addr, e.reason(), e.Stage, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// reasons says what an error code of the server means for a lock.
+var reasons = map[string]string{
+	"READONLY":    "the server is a read-only replica",
+	"LOADING":     "the server is loading its data set",
+	"MASTERDOWN":  "the replica has lost its master",
+	"BUSY":        "the server is busy with a script that doesn't end",
+	"OOM":         "the server has reached its maxmemory",
+	"MISCONF":     "the server can't write its snapshots and refuses changes",
+	"NOREPLICAS":  "the server has too few replicas to accept changes",
+	"NOPERM":      "the user is not permitted to do this",
+	"NOAUTH":      "the server wants a password and none was given",
+	"WRONGPASS":   "the user name or the password is wrong",
+	"CLUSTERDOWN": "the cluster is down",
+	"TRYAGAIN":    "the key's slot is moving to another node",
+	"CROSSSLOT":   "the key's names are not in one slot",
+	"MOVED":       "the key's slot is on another node",
+	"ASK":         "the key's slot is moving to another node",
+	"UNKILLABLE":  "the server is busy with a script that can't be killed",
+}
+
+func (e *Error) reason() string {
+	var netErr net.Error
+	switch {
+	case e.Stage == StageInbox:
+		return "notices don't come in at the moment, so a grant would be missed"
+	case e.Code == "NOPERM" && strings.Contains(e.Err.Error(), "eval"):
+		return "the user is not permitted to run scripts"
+	case e.Code == "ERR" && strings.Contains(strings.ToLower(e.Err.Error()), "unknown command"):
+		return "the server has no such command"
+	case e.Code != "" && reasons[e.Code] != "":
+		return reasons[e.Code]
+	case e.Code != "":
+		return "the server answered with an error"
+	case errors.Is(e.Err, syscall.ECONNREFUSED):
+		return "the server is down: nothing listens there"
+	case e.Stage == StageConnect && (errors.Is(e.Err, context.DeadlineExceeded) || errors.As(e.Err, &netErr) && netErr.Timeout()):
+		return "the server can't be reached: no connection in time"
+	case e.Stage == StageConnect:
+		return "the server can't be reached"
+	case errors.Is(e.Err, errPatience), errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, os.ErrDeadlineExceeded):
+		return "the server is silent: the connection is open, or half open, and no answer came in time"
+	case errors.Is(e.Err, io.EOF), errors.Is(e.Err, syscall.ECONNRESET), errors.Is(e.Err, syscall.EPIPE), errors.Is(e.Err, net.ErrClosed):
+		return "the connection was lost before the answer"
+	default:
+		return "no answer"
+	}
+}
+
+var (
+	// errPatience ends a request that was not answered in time.
+	errPatience = errors.New("not answered in time")
+
+	// errInbox is why nothing joins a queue now.
+	errInbox = errors.New("the inbox is not subscribed")
+)
+
+// code is the first word of an error that the server sent, or empty.
+func code(err error) string {
+	answer, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return ""
+	}
+	text := answer.Error()
+	word, _, _ := strings.Cut(text, " ")
+	// Before Redis 7 an error inside a script is wrapped in a sentence, as
+	// "ERR Error running script (call to f_...): @user_script:1: READONLY You can't ...".
+	if _, inner, ok := strings.Cut(text, "@user_script:"); ok && word == "ERR" {
+		if _, inner, ok = strings.Cut(inner, ": "); ok {
+			if first, _, _ := strings.Cut(inner, " "); first != "" && strings.ToUpper(first) == first {
+				return strings.TrimPrefix(first, "-")
+			}
+		}
+	}
+	return word
+}
+
+// wrap makes the caller's error out of the client's.
+func (s *Store) wrap(op string, err error) error {
+	switch c := code(err); c {
+	case "KIND", "WRONGTYPE":
+		return fmt.Errorf("%w: %s", lease.ErrKind, strings.TrimPrefix(err.Error(), "KIND "))
+	case "":
+		stage := StageReply
+		if unsent(err) {
+			stage = StageConnect
+		}
+		return &Error{Op: op, Addr: s.addr, Stage: stage, Err: err}
+	case "NOAUTH", "WRONGPASS":
+		return &Error{Op: op, Addr: s.addr, Stage: StageConnect, Code: c, Err: err}
+	default:
+		return &Error{Op: op, Addr: s.addr, Stage: StageServer, Code: c, Err: err}
+	}
+}
+
+// unsent says that a request can't have reached the server, for there was no
+// connection.
+func unsent(err error) bool {
+	var dial *dialError
+	return errors.As(err, &dial) || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, rueidis.ErrNoSlot)
+}
+
+// broken says that the connection broke under a request: sending it again at
+// once may do.
+func broken(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, answered := rueidis.IsRedisErr(err); answered {
+		return false
+	}
+	return !unsent(err) && !rueidis.IsRedisNil(err) && !errors.Is(err, context.Canceled) &&
+		!errors.Is(err, context.DeadlineExceeded) && !rueidis.IsParseErr(err)
+}

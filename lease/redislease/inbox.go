@@ -1,0 +1,95 @@
+package redislease
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// Messages of an inbox. The key comes last, for it may hold anything.
+//
+//	grant <owner> <first token> <last token> <contended: 0 or 1> <key>
+//	want <owner of the lease wanted> <owner that wants an answer, or -> <key>
+//	busy <owner that asked> <key>
+//	changed <owner of a lease that was taken away> <key>
+//	probe
+const (
+	verbGrant   = "grant"
+	verbWant    = "want"
+	verbBusy    = "busy"
+	verbChanged = "changed"
+	verbProbe   = "probe"
+)
+
+// parseMessage makes an event of an inbox's message. A probe gives no event,
+// and no error.
+func parseMessage(id, message string) (event lease.Event, err error) {
+	verb, rest, _ := strings.Cut(message, " ")
+	words := map[string]int{verbGrant: 4, verbWant: 2, verbBusy: 1, verbChanged: 1}[verb]
+	if verb == verbProbe && rest == "" {
+		return lease.Event{}, nil
+	}
+	if words == 0 {
+		return event, fmt.Errorf("the verb %q is not known", shorten(verb))
+	}
+	var word [4]string
+	for i := range words {
+		var ok bool
+		if word[i], rest, ok = strings.Cut(rest, " "); !ok {
+			return event, fmt.Errorf("%s has %d of %d words", verb, i, words)
+		}
+	}
+	if event.Ticket, err = ownTicket(id, word[0]); err != nil {
+		return lease.Event{}, fmt.Errorf("%s: %w", verb, err)
+	}
+	event.Key = rest
+	switch verb {
+	case verbGrant:
+		event.Type = lease.Granted
+		return event, parseGrant(&event, word[1], word[2], word[3])
+	case verbWant:
+		event.Type = lease.Wanted
+		if word[1] != "-" {
+			event.Asker = word[1]
+		}
+	case verbBusy:
+		event.Type = lease.InUse
+	case verbChanged:
+		event.Type = lease.Changed
+	}
+	return event, nil
+}
+
+func parseGrant(event *lease.Event, first, last, contended string) (err error) {
+	if event.First, err = strconv.ParseUint(first, 10, 64); err == nil {
+		event.Last, err = strconv.ParseUint(last, 10, 64)
+	}
+	if err != nil || event.First == 0 || event.Last < event.First {
+		return fmt.Errorf("grant: the tokens %q to %q are none", shorten(first), shorten(last))
+	}
+	if contended != "0" && contended != "1" {
+		return fmt.Errorf("grant: contended is %q, not 0 or 1", shorten(contended))
+	}
+	event.Contended = contended == "1"
+	return nil
+}
+
+// ownTicket is the ticket of an owner, which must be one of ours.
+func ownTicket(id, owner string) (lease.Ticket, error) {
+	of, ticket, ok := lease.ParseOwner(owner)
+	if !ok || of != id {
+		return 0, fmt.Errorf("the owner %q is not of %s", shorten(owner), id)
+	}
+	return ticket, nil
+}
+
+// shorten keeps what somebody else wrote from filling the log.
+func shorten(s string) string {
+	const limit = 64
+	if len(s) > limit {
+		return s[:limit] + "..."
+	}
+	return s
+}

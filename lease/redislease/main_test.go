@@ -1,0 +1,9 @@
+package redislease
+
+import (
+	"testing"
+
+	"github.com/go-leasehold/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

@@ -1,0 +1,163 @@
+package redislease
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/pubsub"
+)
+
+// inbox is where a coordinator's notices come in: one channel, or on a cluster
+// with sharded channels one for each slot in use. It turns messages,
+// invalidations and the state of the channels into events.
+type inbox struct {
+	store      *Store
+	name       string // of the channel, or what each one's begins with
+	sink       lease.Sink
+	subscriber *pubsub.Subscriber
+	deaf       bool        // notices are known not to come; set by Open
+	up         atomic.Bool // the one channel is confirmed; unused when sharded
+	forget     func()      // ends listening to invalidations
+
+	// events keeps the sink to one event at a time: messages, invalidations
+	// and confirmations come from different goroutines.
+	events sync.Mutex
+	closed bool // guarded by events
+
+	mu     sync.Mutex
+	down   map[string]bool     // channels lost and not confirmed again
+	parked map[string][]parked // calls that wait for a channel's first confirmation
+}
+
+type parked struct {
+	lane *lane
+	call *call
+}
+
+func newInbox(s *Store, sink lease.Sink) *inbox {
+	b := &inbox{store: s, sink: sink, down: map[string]bool{}, parked: map[string][]parked{}}
+	b.name = s.names.inbox() + s.id
+	b.subscriber = pubsub.NewSubscriber(s.client, pubsub.Config{
+		Sharded: s.sharded, Message: b.message, Confirmed: b.confirmed, Lost: b.lost,
+	})
+	b.forget = s.invalidations.Listen(b.invalidated)
+	return b
+}
+
+// ready says whether a call that joins a queue can be sent now; if not, it is
+// parked, or refused.
+func (b *inbox) ready(n lockNames, c *call) (bool, error) {
+	if b.deaf {
+		return true, nil
+	}
+	if !b.store.sharded {
+		if b.up.Load() {
+			return true, nil
+		}
+		return true, b.refusal(c)
+	}
+	name := b.name + n.inboxEnd
+	b.mu.Lock()
+	down := b.down[name]
+	b.mu.Unlock()
+	if down {
+		return true, b.refusal(c)
+	}
+	return b.subscriber.Confirmed(name), nil
+}
+
+func (b *inbox) refusal(c *call) error {
+	return &Error{Op: c.request.Op.String(), Addr: b.store.addr, Stage: StageInbox, Err: errInbox}
+}
+
+// park keeps a call until the channel of its slot, which is used for the first
+// time, is confirmed or refused.
+func (b *inbox) park(l *lane, c *call) {
+	name := b.name + c.plan.names.inboxEnd
+	b.mu.Lock()
+	b.parked[name] = append(b.parked[name], parked{l, c})
+	b.mu.Unlock()
+	if err := b.subscriber.Subscribe(name); err != nil {
+		b.unpark(name, lease.ErrStoreClosed)
+	} else if b.subscriber.Confirmed(name) { // between the look and the parking
+		b.unpark(name, nil)
+	}
+}
+
+func (b *inbox) unpark(name string, refusal error) {
+	b.mu.Lock()
+	calls := b.parked[name]
+	delete(b.parked, name)
+	b.mu.Unlock()
+	for _, p := range calls {
+		p.lane.ready(p.call, refusal)
+	}
+}
+
+// tell passes an event on, unless the store is closed.
+func (b *inbox) tell(event lease.Event) {
+	b.events.Lock()
+	defer b.events.Unlock()
+	if !b.closed {
+		b.sink(event)
+	}
+}
+
+func (b *inbox) message(_, text string) {
+	event, err := parseMessage(b.store.id, text)
+	if err != nil {
+		n := b.store.bad.Add(1)
+		if n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th...: a flood must not fill the log
+			b.store.log.Warn("leasehold: a message in the inbox makes no sense", "err", err, "so far", n)
+		}
+		return
+	}
+	if event.Type != 0 {
+		b.tell(event)
+	}
+}
+
+func (b *inbox) confirmed(name string) {
+	b.mu.Lock()
+	again := b.down[name]
+	delete(b.down, name)
+	all := len(b.down) == 0
+	b.mu.Unlock()
+	b.up.Store(true)
+	b.unpark(name, nil)
+	if again && all {
+		b.tell(lease.Event{Type: lease.Connected})
+	}
+}
+
+func (b *inbox) lost(name string, err error) {
+	b.up.Store(false)
+	b.mu.Lock()
+	first := len(b.down) == 0
+	b.down[name] = true
+	b.mu.Unlock()
+	b.unpark(name, &Error{Op: "subscribe", Addr: b.store.addr, Stage: StageInbox, Err: err})
+	if first && !b.deaf {
+		b.tell(lease.Event{Type: lease.Disconnected, Err: b.store.wrap("subscribe", err)})
+	}
+}
+
+func (b *inbox) invalidated(name string, all bool) {
+	if all {
+		b.tell(lease.Event{Type: lease.ChangedAll})
+	} else if key, ok := b.store.names.key(name); ok {
+		b.tell(lease.Event{Type: lease.Changed, Key: key})
+	}
+}
+
+// close ends the subscriptions; no event comes when it has returned.
+func (b *inbox) close(ctx context.Context) error {
+	b.forget()
+	err := b.subscriber.Close(ctx)
+	b.events.Lock()
+	b.closed = true
+	b.events.Unlock()
+	return err
+}

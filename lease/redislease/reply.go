@@ -1,0 +1,75 @@
+package redislease
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// statuses of the scripts' answers, as their headers have them.
+var statuses = [...]lease.Status{1: lease.Held, 2: lease.Waiting, 3: lease.Denied, 4: lease.Lost, 5: lease.Done}
+
+// parseReply reads a script's answer. An answer of another form is an error:
+// nothing is guessed.
+func parseReply(result rueidis.RedisResult) (reply lease.Reply, err error) {
+	values, err := result.ToArray()
+	if err != nil {
+		return reply, err
+	}
+	number := func(i int) int64 {
+		if err != nil {
+			return 0
+		}
+		var n int64
+		if n, err = values[i].ToInt64(); err == nil && n < 0 {
+			err = fmt.Errorf("the script's answer has %d in place %d", n, i)
+		}
+		return n
+	}
+	if len(values) == 0 {
+		return reply, fmt.Errorf("the script's answer is empty")
+	}
+	status := number(0)
+	if err != nil {
+		return reply, err
+	}
+	want := map[int64]int{1: 5, 2: 6, 3: 6, 4: 1, 5: 1}[status]
+	if want == 0 || want != len(values) {
+		return reply, fmt.Errorf("the script's answer has status %d and %d values", status, len(values))
+	}
+	reply.Status = statuses[status]
+	switch reply.Status {
+	case lease.Held:
+		reply.First, reply.Last = uint64(number(1)), uint64(number(2))
+		reply.Contended, reply.Waiters = number(3) == 1, int(number(4))
+		if err == nil && (reply.Last < reply.First || reply.First == 0 != (reply.Last == 0)) {
+			err = fmt.Errorf("the script's answer has the tokens %d to %d", reply.First, reply.Last)
+		}
+	case lease.Waiting, lease.Denied:
+		reply.Remaining = time.Duration(number(1)) * time.Millisecond
+		reply.Rank, reply.Token = int(number(2)), uint64(number(3))
+		if err == nil {
+			reply.Holder, err = values[4].ToString()
+		}
+		reply.Told = int(number(5))
+	}
+	if err != nil {
+		return lease.Reply{}, err
+	}
+	return reply, nil
+}
+
+// parsePresence reads the answer of the look with tracking: whether one of
+// the fields is there.
+func parsePresence(result rueidis.RedisResult) (bool, error) {
+	values, err := result.ToArray()
+	for i := range values {
+		if !values[i].IsNil() {
+			return true, err
+		}
+	}
+	return false, err
+}

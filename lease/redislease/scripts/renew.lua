@@ -1,0 +1,44 @@
+-- renew.lua
+-- Gives a lease its full time to live again, and says how many wait.
+--
+-- KEYS[1]  lock     as in prelude.lua
+-- KEYS[2]  queue    as in prelude.lua; without it and the counter (while a slot moves) only the lock is extended
+-- KEYS[3]  counter  as in prelude.lua
+-- ARGV[8]   owner  the lease
+-- ARGV[9]   ttl    milliseconds, above 0
+-- ARGV[10]  size   of the block of tokens; 0: none
+--
+-- Returns  {1, first, last, contended, waiters}  held; tokens are 0 where none were asked for
+--          {4}                                   lost: the lease is not, or no longer, the owner's
+-- Time     the server's
+-- Retry    safe: extends its own lease only, and never shortens it
+local owner, ttl, size = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
+
+if not queue then
+  local field = kind == 'mutex' and owner or owner .. ':write'
+  if redis.call('HEXISTS', lock, field) == 0 and redis.call('HEXISTS', lock, owner) == 0 then
+    return {4}
+  end
+  extend(owner, ttl)
+  return {1, 0, 0, 0, 0}
+end
+if kind == 'mutex' then
+  if redis.call('HEXISTS', lock, owner) == 0 then
+    return {4}
+  end
+else
+  if load() then -- somebody's lease has ended
+    look(false)
+    advance()
+  end
+  if layout ~= 'rw' or not mine(owner) then
+    return {4}
+  end
+end
+extend(owner, ttl)
+local count = redis.call('ZCARD', queue)
+if count > 0 then
+  keep_queue(ttl)
+end
+local first, last = refresh(owner, size)
+return {1, first, last, count > 0 and 1 or 0, count}

@@ -1,0 +1,311 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	defaultMinBackoff = 5 * time.Millisecond
+	defaultMaxBackoff = 250 * time.Millisecond
+
+	// leaveInterval is how often Close asks again for an end that did not come.
+	leaveInterval = 20 * time.Millisecond
+)
+
+var (
+	// ErrClosed is what a Subscriber says after Close.
+	ErrClosed = errors.New("pubsub: the subscriber is closed")
+
+	// ErrUnsubscribed is the loss of a channel that the server ended by
+	// itself, as it does where the channel's slot moves to another node.
+	ErrUnsubscribed = errors.New("pubsub: the server ended the subscription")
+)
+
+// Config says what a [Subscriber] does. Its functions must not block; each is
+// called by one goroutine at a time for a channel, and may be nil.
+type Config struct {
+	// Sharded subscribes with SSUBSCRIBE, at the master of the channel's slot.
+	Sharded bool
+
+	// Message is called with each message.
+	Message func(channel, message string)
+	// Confirmed is called when the server has confirmed the subscription,
+	// the first time and after each loss.
+	Confirmed func(channel string)
+	// Lost is called when messages may be missed from here on: once for each
+	// confirmation, and once where the very first try fails. The Subscriber
+	// goes on trying.
+	Lost func(channel string, err error)
+
+	// MinBackoff and MaxBackoff bound the pause between two tries; the first
+	// try after a loss comes at once. Zero: 5 ms and 250 ms.
+	MinBackoff, MaxBackoff time.Duration
+}
+
+// Subscriber keeps channels subscribed. Its methods may be called at the same
+// time.
+type Subscriber struct {
+	client rueidis.Client
+	config Config
+
+	ctx    context.Context // ends what is left when leaving takes too long
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu       sync.Mutex
+	channels map[string]*channel
+	closed   bool
+}
+
+// channel is one subscription, and belongs to the goroutine that runs it but
+// for what stands under mu.
+type channel struct {
+	name string
+
+	mu    sync.Mutex
+	state state
+	// settled is closed when the first try is over, one way or the other.
+	settled chan struct{}
+	firstly error // of that try
+	leaving chan struct{}
+
+	ctx    context.Context // of Receive
+	cancel context.CancelFunc
+	over   atomic.Bool // its goroutine has ended
+}
+
+// state of a channel: unsettled -> confirmed <-> lost.
+type state uint8
+
+const (
+	unsettled state = iota
+	confirmed
+	lost
+)
+
+// NewSubscriber makes a Subscriber with no channels. The client stays the
+// caller's, and must outlive it.
+func NewSubscriber(client rueidis.Client, config Config) *Subscriber {
+	if config.MinBackoff <= 0 {
+		config.MinBackoff = defaultMinBackoff
+	}
+	if config.MaxBackoff < config.MinBackoff {
+		config.MaxBackoff = max(defaultMaxBackoff, config.MinBackoff)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Subscriber{client: client, config: config, ctx: ctx, cancel: cancel, channels: map[string]*channel{}}
+}
+
+// Subscribe starts to keep a channel subscribed, and returns at once. It does
+// nothing for one that it keeps already.
+func (s *Subscriber) Subscribe(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if s.channels[name] == nil {
+		c := &channel{name: name, settled: make(chan struct{}), leaving: make(chan struct{})}
+		s.channels[name] = c
+		c.ctx, c.cancel = context.WithCancel(s.ctx)
+		s.done.Go(func() {
+			defer c.over.Store(true)
+			defer c.cancel()
+			s.keep(c)
+		})
+	}
+	return nil
+}
+
+// Confirmed says whether messages of the channel come in now.
+func (s *Subscriber) Confirmed(name string) bool {
+	s.mu.Lock()
+	c := s.channels[name]
+	s.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == confirmed
+}
+
+// Wait returns when the first try to subscribe the channel is over: nil, or
+// why it failed. The Subscriber goes on trying either way.
+func (s *Subscriber) Wait(ctx context.Context, name string) error {
+	s.mu.Lock()
+	c := s.channels[name]
+	s.mu.Unlock()
+	if c == nil {
+		return fmt.Errorf("pubsub: the channel %q was never subscribed", name)
+	}
+	select {
+	case <-c.settled:
+		return c.firstly
+	case <-ctx.Done():
+		return fmt.Errorf("pubsub: subscribing %q: %w", name, context.Cause(ctx))
+	}
+}
+
+// Close unsubscribes every channel and returns when no goroutine is left. When
+// ctx ends before, they are ended without the server's answer, which may leave
+// the subscriptions there until the connection is closed; Close then returns
+// the context's error. It may be called again.
+func (s *Subscriber) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		for _, c := range s.channels {
+			close(c.leaving)
+		}
+	}
+	channels := slices.Collect(maps.Values(s.channels))
+	s.mu.Unlock()
+
+	ended := make(chan struct{})
+	go func() {
+		s.done.Wait()
+		close(ended)
+	}()
+	err := s.unsubscribe(ctx, channels, ended)
+	s.cancel()
+	<-ended
+	return err
+}
+
+// unsubscribe asks the server to end the subscriptions, upon which each
+// channel's Receive returns, and waits for that.
+func (s *Subscriber) unsubscribe(ctx context.Context, channels []*channel, ended <-chan struct{}) error {
+	// Again and again, for a SUBSCRIBE on its way may be overtaken.
+	again := time.NewTicker(leaveInterval)
+	defer again.Stop()
+	for {
+		for _, c := range channels {
+			c.mu.Lock()
+			state := c.state
+			c.mu.Unlock()
+			if state == lost {
+				c.cancel() // there is nothing on the server to end
+			} else if !c.over.Load() {
+				s.client.Do(ctx, s.leave(c.name))
+			}
+		}
+		select {
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("pubsub: unsubscribing %d channels: %w", len(channels), context.Cause(ctx))
+		case <-again.C:
+		}
+	}
+}
+
+func (s *Subscriber) enter(name string) rueidis.Completed {
+	if s.config.Sharded {
+		return s.client.B().Ssubscribe().Channel(name).Build()
+	}
+	return s.client.B().Subscribe().Channel(name).Build()
+}
+
+func (s *Subscriber) leave(name string) rueidis.Completed {
+	if s.config.Sharded {
+		return s.client.B().Sunsubscribe().Channel(name).Build()
+	}
+	return s.client.B().Unsubscribe().Channel(name).Build()
+}
+
+// keep is the goroutine of a channel.
+func (s *Subscriber) keep(c *channel) {
+	// Our own loop, for the client's counts its tries for ever and so takes a
+	// second for each loss after some twenty.
+	ctx := rueidis.WithOnSubscriptionHook(c.ctx, func(change rueidis.PubSubSubscription) {
+		if change.Kind == "subscribe" || change.Kind == "ssubscribe" {
+			s.confirm(c)
+		}
+	})
+	backoff := time.Duration(0)
+	for {
+		err := s.client.Receive(ctx, s.enter(c.name), func(message rueidis.PubSubMessage) {
+			if s.config.Message != nil {
+				s.config.Message(message.Channel, message.Message)
+			}
+		})
+		if c.left() || c.ctx.Err() != nil {
+			s.lose(c, ErrClosed)
+			return
+		}
+		if err == nil {
+			err = ErrUnsubscribed
+		}
+		if s.lose(c, err) {
+			backoff = 0
+		}
+		if !s.pause(c, backoff) {
+			return
+		}
+		backoff = min(max(2*backoff, s.config.MinBackoff), s.config.MaxBackoff)
+	}
+}
+
+// pause waits for about d, and says whether to go on.
+func (s *Subscriber) pause(c *channel, d time.Duration) bool {
+	if d > 0 {
+		timer := time.NewTimer(d/2 + rand.N(d))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.leaving:
+		case <-c.ctx.Done():
+		}
+	}
+	return !c.left() && c.ctx.Err() == nil
+}
+
+func (c *channel) left() bool {
+	select {
+	case <-c.leaving:
+		return true
+	default:
+		return false
+	}
+}
+
+// confirm runs on the goroutine that reads from Redis.
+func (s *Subscriber) confirm(c *channel) {
+	c.mu.Lock()
+	if c.state == unsettled {
+		close(c.settled)
+	}
+	again := c.state == confirmed
+	c.state = confirmed
+	c.mu.Unlock()
+	if !again && s.config.Confirmed != nil {
+		s.config.Confirmed(c.name)
+	}
+}
+
+// lose says whether the channel was confirmed before.
+func (s *Subscriber) lose(c *channel, err error) bool {
+	c.mu.Lock()
+	before := c.state
+	if before == unsettled {
+		c.firstly = err
+		close(c.settled)
+	}
+	c.state = lost
+	c.mu.Unlock()
+	if before != lost && !errors.Is(err, ErrClosed) && s.config.Lost != nil {
+		s.config.Lost(c.name, err)
+	}
+	return before == confirmed
+}
