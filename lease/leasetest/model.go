@@ -1,0 +1,3 @@
+package leasetest
+
+var modelCases []testCase

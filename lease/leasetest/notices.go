@@ -1,0 +1,92 @@
+package leasetest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+var noticeCases = []testCase{
+	{"WantGoesToEveryHolderAtEveryLook", testWantEveryLook},
+	{"WantNamesWhoAsks", testWantAsker},
+	{"NextAsksToo", testNextAsks},
+	{"BusyAnswersTheAsker", testBusy},
+	{"ToldCountsWhoReceivedTheWant", testTold},
+}
+
+func testWantEveryLook(s *suite) {
+	all, k := s.openAll("a", "b", "c", "w"), s.readWrite()
+	readers, w := all[:3], all[3]
+	s.skipUnless(w.can.Notices, "notices")
+	for i, r := range readers {
+		r.get(lease.Held, k.acquire(lease.Ticket(i+1), shared))
+	}
+	for range 3 {
+		waiting := w.get(lease.Waiting, k.acquire(9))
+		if w.can.Receipts {
+			require.Equal(s, 3, waiting.Told)
+		}
+		for i, r := range readers {
+			require.Empty(s, r.wanted(k, lease.Ticket(i+1)).Asker)
+		}
+	}
+	for _, r := range readers {
+		r.requireNoMessage(k)
+	}
+	w.requireNoMessage(k)
+}
+
+func testWantAsker(s *suite) {
+	all, k := s.openAll("a", "b"), s.mutex()
+	a, b := all[0], all[1]
+	s.skipUnless(a.can.Notices, "notices")
+	a.get(lease.Held, k.acquire(7))
+	b.get(lease.Waiting, k.acquire(8, asking))
+	require.Equal(s, b.owner(8), a.wanted(k, 7).Asker)
+	b.get(lease.Waiting, k.acquire(8))
+	require.Empty(s, a.wanted(k, 7).Asker)
+}
+
+func testNextAsks(s *suite) {
+	all, k := s.openAll("a", "b"), s.mutex()
+	a, b := all[0], all[1]
+	s.skipUnless(a.can.Notices, "notices")
+	a.get(lease.Held, k.acquire(1))
+	b.get(lease.Waiting, k.acquire(1))
+	a.get(lease.Waiting, k.release(1, next(2), nextAsking))
+	b.granted(k, 1)
+	require.Equal(s, a.owner(2), b.wanted(k, 1).Asker)
+}
+
+func testBusy(s *suite) {
+	all, k := s.openAll("a", "b"), s.mutex()
+	a, b := all[0], all[1]
+	s.skipUnless(a.can.Notices, "notices")
+	a.get(lease.Held, k.acquire(1))
+	b.get(lease.Waiting, k.acquire(5, asking))
+	a.get(lease.Done, k.busy(a.wanted(k, 1).Asker))
+	b.event("in use", func(e lease.Event) bool {
+		return e.Type == lease.InUse && e.Key == k.key && e.Ticket == 5
+	})
+	s.requireHolders(a, k, a.owner(1))
+	s.requireWaiters(a, k, b.owner(5))
+
+	a.get(lease.Done, k.busy("no-such-coordinator:1"))
+	a.requireNoMessage(k)
+}
+
+func testTold(s *suite) {
+	all, k := s.openAll("a", "b", "w"), s.readWrite()
+	a, b, w := all[0], all[1], all[2]
+	a.get(lease.Held, k.acquire(1, shared))
+	b.get(lease.Held, k.acquire(1, shared))
+	b.close()
+	told := w.get(lease.Waiting, k.acquire(1)).Told
+	if !w.can.Receipts {
+		require.Negative(s, told)
+		return
+	}
+	require.Equal(s, 1, told)
+	a.close()
+	require.Zero(s, w.get(lease.Waiting, k.acquire(1)).Told)
+}
