@@ -82,7 +82,12 @@ func (h *Hold) Unlock() error {
 		a.mu.Unlock()
 		return ErrNotHeld
 	}
-	now := a.c.clock.glance()
+	var now instant
+	if a.waiting.n > 0 {
+		now = a.c.clock.now() // something will be granted
+	} else {
+		now = a.c.clock.glance()
+	}
 	c := h.claim
 	if c.state == granted && (now >= a.cur.until || now >= a.holdsDue) {
 		a.elapse(now) // so that it does not matter that a timer is late

@@ -23,6 +23,9 @@ func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
 	if a.lockIdle(h, kind) {
 		return entered
 	}
+	if chain == nil && a.lockBusy(h, kind) {
+		return mustWait
+	}
 	if a.gone {
 		a.mu.Unlock()
 		return moved
@@ -44,12 +47,7 @@ func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
 		return mustWait
 	}
 	a.adopt(kind, now)
-	c.hold = h
-	c.handles = 1
-	a.waiting.push(c)
-	if c.conf.fair {
-		a.fair++
-	}
+	a.enqueue(h)
 	if c.try && a.flight == nil {
 		a.retryAt = 0 // it wants to know now, whatever the pace of retrying
 	}
@@ -81,6 +79,31 @@ func (a *actor) lockIdle(h *Hold, kind lease.Kind) bool {
 	a.wake(min(a.holdsDue, t.renewAt, t.until), now)
 	a.mu.Unlock()
 	return true
+}
+
+// lockBusy queues behind a hold that is here, which changes nothing else. It
+// frees the mutex if it does.
+func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
+	c := h.claim
+	if a.cur.phase != held || a.holds.n == 0 || c.try || a.closing || a.kind != kind ||
+		c.mode == lease.Shared || a.c.conf.maxWaiters > 0 {
+		return false
+	}
+	c.ready = a.c.readies.get()
+	c.since = a.c.clock.glance()
+	a.enqueue(h)
+	a.mu.Unlock()
+	return true
+}
+
+func (a *actor) enqueue(h *Hold) {
+	c := h.claim
+	c.hold = h
+	c.handles = 1
+	a.waiting.push(c)
+	if c.conf.fair {
+		a.fair++
+	}
 }
 
 // reenter adds a handle to a hold of the caller's own. It says false if the
@@ -233,11 +256,6 @@ func (a *actor) release(c *claim, now instant) {
 	}
 	if next := a.waiting.first; next != nil {
 		if next.mode != lease.Exclusive || t.mode != lease.Exclusive || t.short() {
-			a.leave(now)
-			return
-		}
-		now = a.c.clock.now()
-		if now >= t.until {
 			a.leave(now)
 			return
 		}
