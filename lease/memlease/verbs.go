@@ -103,14 +103,9 @@ func validate(r lease.Request) error {
 }
 
 func (s *Server) acquire(from sender, e *entry, c claim, now time.Time) (lease.Reply, error) {
-	if h := e.holder(c.owner); h != nil && (c.mode == lease.Shared || h.mode == lease.Exclusive) {
-		if h.extend(c.ttl, now) {
-			s.changed(e, from.store)
-		}
-		return s.held(e, c.tokens, now), nil
-	}
-	if i := e.rank(c.owner); i >= 0 {
-		e.queue[i].ttl, e.queue[i].tokens = c.ttl, c.tokens
+	if e.rank(c.owner) >= 0 { // as it stands now, should its turn have come
+		w := e.queue[e.rank(c.owner)]
+		w.ttl, w.tokens = c.ttl, c.tokens
 	}
 	grants := s.advance(e, c.owner, now, from.store)
 	reply, err := s.obtain(from, e, c, now)
@@ -128,7 +123,10 @@ func (s *Server) obtain(from sender, e *entry, c claim, now time.Time) (lease.Re
 	case len(e.holders) > 0 && e.kind != c.kind:
 		return lease.Reply{}, lease.ErrKind // a waiter of the other kind came first
 	case mine != nil && (c.mode == lease.Shared || mine.mode == lease.Exclusive):
-		return s.held(e, c.tokens, now), nil // it was the head of the queue
+		if mine.extend(c.ttl, now) {
+			s.changed(e, from.store)
+		}
+		return s.held(e, c.tokens, now), nil
 	}
 	rank := e.rank(c.owner)
 	waits := rank >= 0
