@@ -67,12 +67,11 @@ func testOddKey(s *suite, a, b *client, k subject) {
 	}
 	b.get(lease.Done, k.release(1))
 	s.requireHolders(a, k, a.owner(2))
-	if a.can.Tracking && s.env.Delete != nil {
-		a.get(lease.Held, k.renew(2, watching(a.owner(2))))
-		s.env.Delete(k.key)
-		a.changed(k)
-		a.get(lease.Lost, k.renew(2))
+	if !b.can.Tracking {
+		a.get(lease.Done, k.release(2))
 		return
 	}
+	b.get(lease.Denied, k.acquire(3, atOnce, watching(b.owner(3))))
 	a.get(lease.Done, k.release(2))
+	b.changed(k)
 }
