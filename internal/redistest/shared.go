@@ -28,6 +28,7 @@ func Shared(t testing.TB) *Server {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server == nil && shared.err == nil {
+		//nolint:usetesting // the server outlives the test that asks for it first
 		if shared.dir, shared.err = os.MkdirTemp("", "redistest"); shared.err == nil {
 			shared.server, shared.err = launch(shared.dir, nil)
 		}

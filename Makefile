@@ -1,0 +1,94 @@
+# Everything a contributor or CI runs. See CONTRIBUTING.md.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO        ?= go
+MODULES   := . examples
+FUZZTIME  ?= 30s
+BENCH     ?= .
+BENCHTIME ?= 1s
+COUNT     ?= 1
+# One test binary for each core at most; the tests start servers and processes of their own.
+TESTFLAGS ?= -race -shuffle=on -timeout 8m
+DEMOFLAGS ?=
+LINTER    := bin/golangci-lint
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+.PHONY: check
+check: test lint ## Everything that has to pass before a change is merged
+
+.PHONY: test
+test: redis-server fmt-check vet tidy-check build-alone ## All tests of all modules under the race detector
+	@for module in $(MODULES); do \
+		echo "go test $(TESTFLAGS) -count=$(COUNT) ./... (in $$module)"; \
+		(cd $$module && $(GO) test $(TESTFLAGS) -count=$(COUNT) ./...); \
+	done
+
+.PHONY: redis-server
+redis-server: ## Install redis-server where it is missing
+	@tools/install-redis.sh
+
+.PHONY: fmt-check
+fmt-check: ## Check that every file is formatted
+	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet in every module
+	@for module in $(MODULES); do (cd $$module && $(GO) vet ./...); done
+
+.PHONY: tidy-check
+tidy-check: ## Check go.mod and go.sum of every module
+	@for module in $(MODULES); do (cd $$module && GOWORK=off $(GO) mod tidy -diff); done
+
+.PHONY: build-alone
+build-alone: ## Build every module without the workspace, as an importer does
+	@for module in $(MODULES); do (cd $$module && GOWORK=off $(GO) build ./...); done
+
+.PHONY: lint
+lint: $(LINTER) ## golangci-lint, and govulncheck where its database can be reached
+	@for module in $(MODULES); do \
+		echo "golangci-lint run (in $$module)"; \
+		(cd $$module && $(CURDIR)/$(LINTER) run --config $(CURDIR)/.golangci.yaml ./...); \
+	done
+	@tools/govulncheck.sh $(MODULES)
+
+# Built once and kept: it takes a minute or two.
+$(LINTER): tools/go.mod tools/go.sum
+	@mkdir -p bin
+	GOWORK=off $(GO) -C tools build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: demo
+demo: ## Several processes on one counter, with an embedded server
+	@cd examples && $(GO) run ./quickstart $(DEMOFLAGS)
+
+.PHONY: bench
+bench: redis-server ## The benchmarks (BENCH=regexp, BENCHTIME, COUNT)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) ./...
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for FUZZTIME
+	@for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+.PHONY: cover
+cover: redis-server ## Coverage of the library's packages, in coverage.out
+	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...
+	@$(GO) tool cover -func=coverage.out | tail -n 1
+
+.PHONY: torture
+torture: redis-server ## The fault rounds at full length; takes long
+	LEASEHOLD_TORTURE=1 $(GO) test -race -count=$(COUNT) -timeout 4h ./...
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf bin coverage.out
