@@ -35,8 +35,8 @@ if held == 'W' then
 else
   extend(owner, ttl)
 end
-local first, last = refresh(owner, size)
 look(false)
 advance()
+local first, last = refresh(owner, size)
 local count = redis.call('ZCARD', queue)
 return {1, first, last, count > 0 and 1 or 0, count}

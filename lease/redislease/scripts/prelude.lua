@@ -389,13 +389,13 @@ local function obtain(owner, form, ttl, size, waits, ask, age)
       redis.call('ZREM', queue, member)
       at = at + 2
     end
-    local first, last = 0, 0
-    if size > 0 then
-      first, last = take(size)
-    end
     hold(owner, capital, ttl)
     if capital == 'R' then
-      advance()
+      advance() -- those behind who read
+    end
+    local first, last = 0, 0
+    if size > 0 then
+      first, last = take(size) -- the newest of this step, as in every reply
     end
     return {1, first, last, waiting() and 1 or 0, 0}
   end

@@ -23,7 +23,8 @@ if not queue then
   return {1, 0, 0, 0, 0}
 end
 if kind == 'mutex' then
-  if redis.call('HEXISTS', lock, owner) == 0 then
+  local fields = redis.call('HMGET', lock, owner, 'mode')
+  if not fields[1] or fields[2] then
     return {4}
   end
 else
