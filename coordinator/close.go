@@ -17,6 +17,9 @@ const closeGrace = 250 * time.Millisecond
 // not be: those expire by themselves, at their TTL. After Close no goroutine is
 // left. Closing again waits for the first to be through, and says the same.
 func (c *Coordinator) Close(ctx context.Context) error {
+	if ctx == nil {
+		return invalid("the context is nil")
+	}
 	c.close.Do(func() {
 		c.tasks.Go(func() {
 			c.err = c.shutDown(ctx)
@@ -27,8 +30,19 @@ func (c *Coordinator) Close(ctx context.Context) error {
 			close(c.closed)
 		}()
 	})
-	<-c.closed
-	return c.err
+	select {
+	case <-c.closed:
+		return c.err
+	case <-ctx.Done():
+	}
+	// The first call's own grace is short, and its end worth knowing; another's
+	// context may have ended long before.
+	select {
+	case <-c.closed:
+		return c.err
+	case <-time.After(2 * closeGrace):
+		return fmt.Errorf("leasehold: close goes on: %w", context.Cause(ctx))
+	}
 }
 
 func (c *Coordinator) shutDown(ctx context.Context) error {

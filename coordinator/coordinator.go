@@ -37,6 +37,7 @@ type Coordinator struct {
 	journal  *journal
 	examiner chan struct{} // has room for one: look at everything
 
+	opened  atomic.Bool
 	closing atomic.Bool
 	emptied chan struct{} // has room for one: the table is empty while closing
 	close   sync.Once
@@ -102,6 +103,7 @@ func open(store lease.Store, conf config) (*Coordinator, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	c.caps = caps
+	c.opened.Store(true)
 	for _, m := range caps.Missing {
 		c.journal.fallback(caps.Server, m)
 	}
@@ -164,6 +166,9 @@ func (c *Coordinator) forget(a *actor) {
 // notice takes an event from the store. It runs on the goroutine that reads
 // from the store, and does not block.
 func (c *Coordinator) notice(e lease.Event) {
+	if !c.opened.Load() {
+		return // nothing was asked for yet
+	}
 	switch e.Type {
 	case lease.Granted, lease.Wanted:
 		// Also where nobody here knows the key: what was granted must be released.

@@ -26,7 +26,7 @@ type Hold struct {
 type holdExtras struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	stopEnd func() bool // takes EndWith back
+	stops   []func() bool // take EndWith back
 	cleanup runtime.Cleanup
 	watched bool // cleanup is set
 }
@@ -119,8 +119,8 @@ func (x *holdExtras) end() {
 	if x.cancel != nil {
 		x.cancel(ErrReleased)
 	}
-	if x.stopEnd != nil {
-		x.stopEnd()
+	for _, stop := range x.stops {
+		stop()
 	}
 }
 
@@ -260,7 +260,8 @@ func (h *Hold) endWith(ctx context.Context) {
 		a.leave(now)
 	})
 	a.mu.Lock()
-	h.extras().stopEnd = stop
+	x := h.extras()
+	x.stops = append(x.stops, stop)
 	done := h.released
 	a.mu.Unlock()
 	if done {

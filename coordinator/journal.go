@@ -3,6 +3,7 @@ package coordinator
 import (
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
 )
@@ -12,39 +13,48 @@ import (
 type journal struct {
 	logger  *slog.Logger
 	lines   chan func(*slog.Logger)
-	done    chan struct{}
+	quit    chan struct{} // closed by end
+	done    chan struct{} // closed when the goroutine has ended
 	dropped atomic.Uint64
-	closed  atomic.Bool
 }
 
 func newJournal(l *slog.Logger) *journal {
-	j := &journal{logger: l, lines: make(chan func(*slog.Logger), 256), done: make(chan struct{})}
+	j := &journal{logger: l, lines: make(chan func(*slog.Logger), 256), quit: make(chan struct{}), done: make(chan struct{})}
 	go j.write() // ended by end
 	return j
 }
 
 func (j *journal) write() {
 	defer close(j.done)
-	for line := range j.lines {
-		if line == nil {
-			return
+	for {
+		select {
+		case line := <-j.lines:
+			line(j.logger)
+		case <-j.quit:
+			for {
+				select {
+				case line := <-j.lines:
+					line(j.logger)
+				default:
+					return
+				}
+			}
 		}
-		line(j.logger)
 	}
 }
 
-// end writes what is left and ends the goroutine.
+// end writes what is left and ends the goroutine. A logger that never returns
+// does not hold it up for longer than a moment.
 func (j *journal) end() {
-	j.closed.Store(true)
-	j.lines <- nil
-	<-j.done
+	close(j.quit)
+	select {
+	case <-j.done:
+	case <-time.After(closeGrace):
+	}
 }
 
 // put never blocks: a logger that is too slow loses lines.
 func (j *journal) put(line func(*slog.Logger)) {
-	if j.closed.Load() {
-		return
-	}
 	select {
 	case j.lines <- line:
 	default:

@@ -33,7 +33,7 @@ func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
 	now := a.c.clock.now()
 	c.since = now
 	a.elapse(now)
-	if a.holds.n > 0 && chain != nil && a.reenter(h, chain) {
+	if a.holds.n > 0 && chain != nil && a.kind == kind && a.reenter(h, chain) {
 		a.leave(now)
 		if c.refusal() == nil {
 			return entered
@@ -124,6 +124,7 @@ func (a *actor) reenter(h *Hold, chain *owner) bool {
 		x := c.extras()
 		x.numbered++
 		h.number = x.numbered
+		h.watch(a)
 		if want.conf.maxHold > 0 {
 			c.limit(h.number, a.c.clock.now().add(want.conf.maxHold))
 			a.holdsDue = min(a.holdsDue, c.due())
@@ -151,7 +152,7 @@ func (a *actor) refusal(c *claim, kind lease.Kind, now instant) error {
 // taken says whether TryLock need not even ask: somebody here has the key, or
 // waits for it, or somebody elsewhere is known to have it.
 func (a *actor) taken(c *claim, now instant) bool {
-	if a.holds.n > 0 && !a.fits(c) {
+	if a.holds.n > 0 && !a.fits(c) || a.cur.phase == queued && !a.cur.asking {
 		return true
 	}
 	for w := a.waiting.first; w != nil; w = w.next {

@@ -99,9 +99,6 @@ func (m *Mutex) acquire(ctx context.Context, how call) (*Hold, error) {
 	if ctx == nil {
 		return nil, invalid("the context is nil")
 	}
-	if m.conf.endWith != nil {
-		how.endWith = m.conf.endWith
-	}
 	return m.c.acquire(ctx, m.key, lease.Mutex, lease.Exclusive, &m.conf, how)
 }
 
@@ -112,8 +109,8 @@ func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, 
 	if ctx.Err() != nil {
 		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, ctx)}
 	}
-	if how.endWith != nil && how.endWith.Err() != nil {
-		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, how.endWith)}
+	if conf.endWith != nil && conf.endWith.Err() != nil {
+		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, conf.endWith)}
 	}
 	chain := ownerOf(ctx)
 	m := newClaim(mode, conf, chain, c.conf.debug)
@@ -136,6 +133,9 @@ func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, 
 	}
 	if how.endWith != nil {
 		h.endWith(how.endWith)
+	}
+	if conf.endWith != nil {
+		h.endWith(conf.endWith)
 	}
 	return h, nil
 }

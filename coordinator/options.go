@@ -66,8 +66,8 @@ func (c *config) validate() error {
 		return invalid("WithMaxWaiters(%d) is negative; 0 is no limit", c.maxWaiters)
 	case c.unavailableAfter < 0:
 		return invalid("WithUnavailableAfter(%v) is negative; 0 waits as long as the context", c.unavailableAfter)
-	case c.tokenRetention < time.Second:
-		return invalid("WithTokenRetention(%v) is under the limit of %v", c.tokenRetention, time.Second)
+	case c.tokenRetention < max(c.ttl, time.Second):
+		return invalid("WithTokenRetention(%v) is under the limit of %v: a second, and the TTL", c.tokenRetention, max(c.ttl, time.Second))
 	}
 	return validPrefix(c.prefix)
 }
@@ -147,7 +147,8 @@ func WithUnavailableAfter(d time.Duration) Option {
 
 // WithTokenRetention sets for how long an unused key's counter of fencing
 // tokens is kept. Tokens are seeded from the server's clock, so it is the
-// backward step of that clock that is tolerated. Default 1 h, at least 1 s.
+// backward step of that clock that is tolerated. Default 1 h, at least 1 s and
+// the TTL.
 func WithTokenRetention(d time.Duration) Option {
 	return func(c *config) { c.tokenRetention = d }
 }

@@ -47,8 +47,14 @@ func (a *actor) answered(f *flight, r lease.Reply, sent, now instant) {
 		t.phase = queued
 		t.answered, t.seen, t.holder, t.rank = sent, r.Token, r.Holder, r.Rank
 		t.lookAt = a.nextLook(r, sent, now)
-		a.askedHolder(r, now)
+		if t.asking {
+			a.askedHolder(r, now)
+		} else {
+			a.refuseTries(nil) // nobody was asked for an answer, so none will come
+		}
 		a.watched(f, r, sent, now)
+	default:
+		a.failed(f, fmt.Errorf("the store answered %v to %v", r.Status, f.req.Op), now)
 	}
 }
 
@@ -66,9 +72,6 @@ func (a *actor) nextLook(r lease.Reply, sent, now instant) instant {
 // all where nobody can have heard the question.
 func (a *actor) askedHolder(r lease.Reply, now instant) {
 	t := &a.cur
-	if !t.asking {
-		return
-	}
 	if r.Told == 0 {
 		a.refuseTries(nil)
 		return
@@ -184,7 +187,7 @@ func (a *actor) failed(f *flight, err error, now instant) {
 	}
 	a.stats.Failures++
 	if a.failing == 0 {
-		a.failing = now
+		a.failing = f.sent
 	}
 	a.failure = err
 	a.retryAt = now.add(backOff(a.fails))
@@ -249,5 +252,8 @@ func (a *actor) refused(f *flight, err error, now instant) {
 
 // unavailable is the error for claims that the store's failure ends.
 func (a *actor) unavailable() error {
+	if a.failure == nil {
+		return fmt.Errorf("%w: no answer", ErrUnavailable)
+	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, a.failure)
 }

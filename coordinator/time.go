@@ -79,10 +79,16 @@ func (c *claim) due() instant {
 // While the lease is here they wait for each other, not for the store.
 func (a *actor) unavailableAt() instant {
 	after := a.c.conf.unavailableAfter
-	if a.failing == 0 || after == 0 || a.cur.phase == held && !a.cur.lapsed {
+	if after == 0 || a.cur.phase == held && !a.cur.lapsed {
 		return never
 	}
-	return a.failing.add(after)
+	switch {
+	case a.failing != 0:
+		return a.failing.add(after)
+	case a.flight != nil:
+		return a.flight.sent.add(after) // as long as nothing is heard, it may be away
+	}
+	return never
 }
 
 // arm sets the timer to the next moment at which something is to happen by
