@@ -119,6 +119,9 @@ func code(err error) string {
 			}
 		}
 	}
+	if word != strings.ToUpper(word) {
+		return "ERR" // it sent a sentence without a code
+	}
 	return word
 }
 

@@ -45,6 +45,34 @@ func (s *Store) Open(ctx context.Context, id string, sink lease.Sink) (lease.Cap
 	return s.capabilities, nil
 }
 
+// meet connects, and finds out what the server can do.
+func (s *Store) meet(ctx context.Context, sink lease.Sink) error {
+	if err := s.connect(); err != nil {
+		return s.wrap("open", err)
+	}
+	if err := s.greet(ctx); err != nil {
+		return err
+	}
+	s.inbox = newInbox(s, sink)
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	return s.probe(ctx)
+}
+
+// part undoes meet.
+func (s *Store) part() {
+	if s.inbox != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel() // the connection goes too: there is nothing to say goodbye to
+		_ = s.inbox.close(ended)
+	}
+	if s.client != nil {
+		s.client.Close()
+	}
+	s.inbox, s.client = nil, nil
+}
+
 // checkID refuses what would make an owner or a message ambiguous.
 func checkID(id string) error {
 	if id == "" || len(id) > 256 {
@@ -59,17 +87,16 @@ func checkID(id string) error {
 }
 
 func (s *Store) open(ctx context.Context, sink lease.Sink) error {
-	if err := s.connect(); err != nil {
-		return s.wrap("open", err)
+	err := s.meet(ctx, sink)
+	if err != nil && strings.Contains(err.Error(), "allowed in this context") && !s.option.AlwaysRESP2 {
+		// It speaks RESP3 and still can't have commands and messages on one
+		// connection (miniredis): the client has two under RESP2.
+		s.part()
+		s.capabilities = lease.Capabilities{}
+		s.option.AlwaysRESP2, s.option.DisableCache = true, true
+		err = s.meet(ctx, sink)
 	}
-	if err := s.greet(ctx); err != nil {
-		return err
-	}
-	s.inbox = newInbox(s, sink)
-	if err := s.listen(ctx); err != nil {
-		return err
-	}
-	if err := s.probe(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	lanes, each := 1, workers
@@ -91,14 +118,7 @@ func (s *Store) undo() {
 	s.closed = true
 	s.mu.Unlock()
 	s.conns.close()
-	if s.inbox != nil {
-		ended, cancel := context.WithCancel(context.Background())
-		cancel() // the connections are gone: there is nothing to say goodbye to
-		_ = s.inbox.close(ended)
-	}
-	if s.client != nil {
-		s.client.Close()
-	}
+	s.part()
 	close(s.done)
 }
 
@@ -113,7 +133,7 @@ func (s *Store) connect() (err error) {
 			s.missing("the server refuses CLIENT TRACKING (%s): a change of a lock from outside is noticed at the next renewal, not at once", firstLine(refusal))
 		}
 	} else if err == nil && option.DisableCache {
-		s.missing("client-side caching is off in the options: a change of a lock from outside is noticed at the next renewal, not at once")
+		s.missing("client-side caching is off: a change of a lock from outside is noticed at the next renewal, not at once")
 	}
 	if err != nil {
 		s.client = nil
@@ -135,29 +155,53 @@ func firstLine(err error) string {
 
 // greet asks the server for its name, version and role.
 func (s *Store) greet(ctx context.Context) error {
-	hello, err := s.client.Do(ctx, s.client.B().Arbitrary("HELLO").Build()).AsMap()
+	hello, err := s.hello(ctx)
+	if err == nil && s.cluster && hello["mode"] == "standalone" {
+		// It knows CLUSTER SLOTS and is none (miniredis): then it is better
+		// off with a client for one server.
+		s.client.Close()
+		s.option.ForceSingleClient = true
+		s.capabilities.Missing = nil
+		if err = s.connect(); err == nil {
+			hello, err = s.hello(ctx)
+		}
+	}
 	if err != nil {
-		s.capabilities.Server = "a server that doesn't say hello"
-		if broken(err) || unsent(err) || ctx.Err() != nil {
+		if code(err) == "" {
 			return s.wrap("open", err)
 		}
+		s.capabilities.Server = "a server that doesn't say hello"
 		return nil
 	}
-	word := func(field string) string {
-		value := hello[field]
-		text, _ := value.ToString()
-		return text
-	}
-	s.capabilities.Server = strings.TrimSpace(word("server")+" "+word("version")) + ", " + string(s.client.Mode())
-	if role := word("role"); (role == "replica" || role == "slave") && !s.cluster {
+	s.capabilities.Server = strings.TrimSpace(hello["server"]+" "+hello["version"]) + ", " + string(s.client.Mode())
+	if role := hello["role"]; (role == "replica" || role == "slave") && !s.cluster {
 		return &Error{Op: "open", Addr: s.addr, Stage: StageServer, Code: "READONLY",
 			Err: fmt.Errorf("its role is %s; leases are kept by masters", role)}
 	}
-	major, _, _ := strings.Cut(word("version"), ".")
+	major, _, _ := strings.Cut(hello["version"], ".")
 	if n, err := strconv.Atoi(major); s.cluster && err == nil && n >= 7 {
 		s.sharded, s.publish = true, "SPUBLISH"
 	}
 	return nil
+}
+
+// hello says hello again, in the protocol that the connection speaks already.
+func (s *Store) hello(ctx context.Context) (map[string]string, error) {
+	protocol := "3"
+	if s.option.AlwaysRESP2 {
+		protocol = "2"
+	}
+	answer, err := s.client.Do(ctx, s.client.B().Arbitrary("HELLO", protocol).Build()).AsMap()
+	if err != nil {
+		return nil, err
+	}
+	words := make(map[string]string, len(answer))
+	for field, value := range answer {
+		if word, err := value.ToString(); err == nil {
+			words[field] = word
+		}
+	}
+	return words, nil
 }
 
 // listen subscribes the inbox. On a cluster with sharded channels each slot's

@@ -130,6 +130,12 @@ local function clash()
   end
 end
 
+-- token_of is the token in the counter's value.
+local function token_of(value)
+  local token = string.match(value or '', '^%d+')
+  return tonumber(token or '0')
+end
+
 -- take hands out a block of fresh tokens: above all that were given out, and above the time in µs, so that they
 -- grow even where the counter was lost. start is since when the holder holds (nil: since now).
 local function take(size, start)
@@ -141,11 +147,11 @@ local function take(size, start)
   local old = redis.pcall('SET', counter, digits(floor + size) .. tail, 'PX', keep, 'GET')
   local stored
   if type(old) == 'table' and old.err then -- before Redis 6.2: no GET there
-    stored = tonumber(string.match(redis.call('GET', counter) or '', '^%d+')) or 0
+    stored = token_of(redis.call('GET', counter))
     floor = math.max(floor, stored)
     redis.call('SET', counter, digits(floor + size) .. tail, 'PX', keep)
   else
-    stored = tonumber(string.match(old or '', '^%d+')) or 0
+    stored = token_of(old)
     if stored > floor then -- the counter has outrun the clock
       floor = stored
       redis.call('SET', counter, digits(floor + size) .. tail, 'PX', keep)
@@ -159,7 +165,7 @@ end
 local function newest_token()
   local value = redis.call('GET', counter) or ''
   local token, start = string.match(value, '^(%d+):(%d+)$')
-  return tonumber(token) or 0, start
+  return tonumber(token or '0'), start
 end
 
 -- tell publishes to the inbox of the owner's process, and says how many received it.
