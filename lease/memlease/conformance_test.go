@@ -1,6 +1,7 @@
 package memlease_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -29,6 +30,12 @@ func TestConformanceInVirtualTime(t *testing.T) { leasetest.RunVirtual(t, newEnv
 
 func TestConformanceWithLatency(t *testing.T) {
 	leasetest.RunVirtual(t, newEnv(memlease.WithLatency(3*time.Millisecond, 5*time.Millisecond, 9*time.Millisecond)))
+}
+
+func TestConformanceWithJitter(t *testing.T) {
+	leasetest.RunVirtual(t, newEnv(memlease.WithLatencyFunc(func(memlease.Leg) time.Duration {
+		return rand.N(10 * time.Millisecond)
+	})))
 }
 
 func TestConformanceWithoutTracking(t *testing.T) {
