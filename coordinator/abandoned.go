@@ -25,13 +25,37 @@ func (h *Hold) watch(a *actor) {
 	x.cleanup = runtime.AddCleanup(h, a.abandoned, h.claim)
 }
 
-// abandoned tells that a handle of a claim was garbage-collected.
+// abandoned notes that a handle of a claim was garbage-collected. It runs on
+// the runtime's own goroutine, from which channels of a synctest bubble can't be
+// used: so it leaves a note, and the coordinator's goroutine tells.
 func (a *actor) abandoned(c *claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c.state == granted {
-		a.stats.Abandoned++
-		a.c.journal.abandoned(a.key, c.token, c.placed())
+	if c.state != granted {
+		return
+	}
+	a.stats.Abandoned++
+	n := &a.c.abandoned
+	n.Lock()
+	n.notes = append(n.notes, note{a.key, c.token, c.placed()})
+	n.Unlock()
+}
+
+// note tells of a hold that was garbage-collected while it was held.
+type note struct {
+	key   string
+	token uint64
+	place string
+}
+
+// tellAbandoned logs the holds that were garbage-collected while they were held.
+func (c *Coordinator) tellAbandoned() {
+	c.abandoned.Lock()
+	notes := c.abandoned.notes
+	c.abandoned.notes = nil
+	c.abandoned.Unlock()
+	for _, n := range notes {
+		c.journal.abandoned(n.key, n.token, n.place)
 	}
 }
 

@@ -34,6 +34,7 @@ type actor struct {
 	closing bool       // Close was called: no new claims
 	waiting claimList  // first come, first served
 	fair    int        // how many in waiting ask for Fair
+	tries   int        // how many in waiting are TryLocks
 	holds   claimList
 	// holdsDue is when the first of holds is to be looked at, or before.
 	holdsDue instant
@@ -80,6 +81,14 @@ type flight struct {
 	again bool  // a release: a grant of its ticket turned up meanwhile (rule 4)
 }
 
+// ticket returns the ticket that the answer is about, but for a plain release.
+func (f *flight) ticket() lease.Ticket {
+	if f.req.Next != nil {
+		return f.req.Next.Ticket
+	}
+	return f.req.Ticket
+}
+
 // knowledge is what client-side caching told about another holder, for Cached.
 type knowledge struct {
 	holder string
@@ -108,7 +117,7 @@ const checkHoldAfter = 100 * time.Millisecond
 const askFor = 50 * time.Millisecond
 
 func newActor(c *Coordinator, key string) *actor {
-	return &actor{c: c, key: key, armed: never, holdsDue: never}
+	return &actor{c: c, key: key, closing: c.closing.Load(), armed: never, holdsDue: never}
 }
 
 // enter begins a handler.
@@ -219,8 +228,8 @@ func (a *actor) serve(now instant) {
 		a.grant(c, now)
 		c.ready <- struct{}{}
 	}
-	if a.holds.n > 0 && a.cur.asking {
-		a.refuseTries(nil) // somebody here has it now
+	if a.holds.n > 0 && a.tries > 0 {
+		a.refuseTries(nil) // somebody here has it
 	}
 }
 
@@ -228,6 +237,9 @@ func (a *actor) dequeue(c *claim) {
 	a.waiting.remove(c)
 	if c.conf.fair {
 		a.fair--
+	}
+	if c.try {
+		a.tries--
 	}
 }
 
@@ -248,6 +260,9 @@ func (a *actor) turnAway(c *claim, err error) {
 // refuseTries ends the TryLocks among the waiting claims: with ErrNotAcquired,
 // or with the failure of the store.
 func (a *actor) refuseTries(failure error) {
+	if a.tries == 0 {
+		return
+	}
 	for c := a.waiting.first; c != nil; {
 		next := c.next
 		if c.try {

@@ -12,8 +12,9 @@ type instant int64
 // never is later than every instant.
 const never = instant(1<<63 - 1)
 
+// add returns the instant d later, or never where that is beyond counting.
 func (t instant) add(d time.Duration) instant {
-	if t == never {
+	if d > 0 && t > never-instant(d) {
 		return never
 	}
 	return t + instant(d)

@@ -58,6 +58,12 @@ func (c *Coordinator) shutDown(ctx context.Context) error {
 	left := c.live.Load()
 	err := c.store.Close(ctx)
 	close(c.stop)
+	c.actors.Range(func(_ string, a *actor) bool {
+		now := a.enter()
+		a.endEverything(now)
+		a.leave(now)
+		return true
+	})
 	switch {
 	case left > 0:
 		return fmt.Errorf("leasehold: close: %d keys could not be handed over and expire by themselves: %w", left, ErrUnavailable)

@@ -47,6 +47,10 @@ type Coordinator struct {
 	stop  chan struct{} // ends the goroutines
 	tasks sync.WaitGroup
 
+	abandoned struct { // holds to be told of by watch
+		sync.Mutex
+		notes []note
+	}
 	past struct { // of actors that have left the table
 		sync.Mutex
 		stats Stats

@@ -97,6 +97,9 @@ func (a *actor) changed(now instant) {
 	case held:
 		a.verify(now)
 	case queued:
+		if a.flight != nil && a.flight.req.Watch != "" {
+			a.cur.doubted = true // it may be the change of what that look finds to be ours
+		}
 		a.verify(now.add(5 * time.Millisecond * time.Duration(a.cur.rank)))
 	}
 }

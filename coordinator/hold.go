@@ -93,8 +93,11 @@ func (h *Hold) Unlock() error {
 		a.elapse(now) // so that it does not matter that a timer is late
 	}
 	if c.state != granted {
-		err := c.err
+		err, x := c.err, h.more
 		a.leave(now)
+		if x != nil {
+			x.end()
+		}
 		return err
 	}
 	h.released = true
@@ -114,7 +117,8 @@ func (h *Hold) Unlock() error {
 	return nil
 }
 
-// end ends what an unlocked hold gave out. Nothing of it changes any more.
+// end ends what a hold gave out that is over. Nothing of it changes any more.
+// A context that has ended already keeps its cause.
 func (x *holdExtras) end() {
 	if x.cancel != nil {
 		x.cancel(ErrReleased)

@@ -104,6 +104,12 @@ func (a *actor) enqueue(h *Hold) {
 	if c.conf.fair {
 		a.fair++
 	}
+	if c.try {
+		a.tries++
+	}
+	if c.conf.cached {
+		a.cur.cached = true
+	}
 }
 
 // reenter adds a handle to a hold of the caller's own. It says false if the
@@ -137,14 +143,14 @@ func (a *actor) reenter(h *Hold, chain *owner) bool {
 // refusal says why a claim can't even wait, or nil.
 func (a *actor) refusal(c *claim, kind lease.Kind, now instant) error {
 	switch {
-	case a.closing:
+	case a.closing || a.c.closing.Load():
 		return ErrClosed
 	case a.kind != kind && (a.holds.n > 0 || a.waiting.n > 0):
 		return ErrKind
-	case a.c.conf.maxWaiters > 0 && a.waiting.n >= a.c.conf.maxWaiters:
-		return ErrTooManyWaiters
 	case c.try && a.taken(c, now):
 		return ErrNotAcquired
+	case a.c.conf.maxWaiters > 0 && a.waiting.n >= a.c.conf.maxWaiters:
+		return ErrTooManyWaiters
 	}
 	return nil
 }
@@ -230,7 +236,8 @@ func (a *actor) cancel(c *claim, say func(ours error) error) error {
 	case granted:
 		a.finish(c, now)
 	}
-	if a.failing != 0 && a.heard < c.since {
+	// Nothing but failures, or silence, since the call.
+	if a.cur.phase != held && a.heard < c.since && (a.failing != 0 || a.flight != nil) {
 		return say(a.unavailable())
 	}
 	return say(ErrNotAcquired)

@@ -18,17 +18,19 @@ func (a *actor) onReply(f *flight, r lease.Reply, err error) {
 		return
 	}
 	a.failing, a.fails, a.failure, a.retryAt, a.heard = 0, 0, nil, 0, now
-	sent := a.c.clock.at(r.Sent, f.sent, f.lost)
-	switch f.req.Op {
-	case lease.Acquire:
-		a.answered(f, r, sent, now)
-	case lease.Release:
+	if f.req.Op == lease.Release {
 		a.settled(f)
-		if f.req.Next != nil {
+	}
+	// The ticket may have been retired meanwhile, when the key was asked for as
+	// something else: then its release is owed, whatever the answer.
+	if f.ticket() == a.cur.ticket {
+		sent := a.c.clock.at(r.Sent, f.sent, f.lost)
+		switch {
+		case f.req.Op == lease.Renew:
+			a.renewed(f, r, sent, now)
+		case f.req.Op == lease.Acquire || f.req.Next != nil:
 			a.answered(f, r, sent, now)
 		}
-	case lease.Renew:
-		a.renewed(f, r, sent, now)
 	}
 	a.leave(now)
 }
@@ -78,7 +80,7 @@ func (a *actor) askedHolder(r lease.Reply, now instant) {
 	}
 	if t.askUntil == never {
 		t.askUntil = now.add(askFor)
-		if first := a.waiting.first; first != nil && first.conf.cached && a.c.caps.Tracking {
+		if t.cached && a.c.caps.Tracking {
 			t.verifyAt = now // a second look, with tracking, to know next time
 		}
 	}
@@ -89,22 +91,12 @@ func (a *actor) watched(f *flight, r lease.Reply, sent, now instant) {
 	switch {
 	case !r.Watched:
 	case r.Present && f.req.Watch == r.Holder:
-		if a.cached() {
+		if a.cur.cached {
 			a.know(r.Holder, sent.add(r.Remaining))
 		}
 	case !a.cur.asking:
 		a.changed(now) // it changed hands between the look and the reading
 	}
-}
-
-// cached says whether a Cached TryLock waits here.
-func (a *actor) cached() bool {
-	for c := a.waiting.first; c != nil; c = c.next {
-		if c.conf.cached {
-			return true
-		}
-	}
-	return false
 }
 
 // won handles a grant, by answer or by message.
@@ -192,6 +184,11 @@ func (a *actor) failed(f *flight, err error, now instant) {
 	a.failure = err
 	a.retryAt = now.add(backOff(a.fails))
 	a.fails++
+	a.refuseTries(a.unavailable())
+	if errors.Is(err, lease.ErrStoreClosed) {
+		a.endEverything(now)
+		return
+	}
 	if f.req.Op == lease.Renew {
 		// Several times before the end, however short the TTL.
 		a.retryAt = min(a.retryAt, now.add(a.cur.ttl/12))
@@ -200,7 +197,7 @@ func (a *actor) failed(f *flight, err error, now instant) {
 		}
 		return
 	}
-	if f.req.Op == lease.Acquire || f.req.Next != nil {
+	if f.ticket() == a.cur.ticket && (f.req.Op == lease.Acquire || f.req.Next != nil) {
 		a.cur.resent = true
 	}
 	if f.req.Op == lease.Release {
@@ -209,13 +206,14 @@ func (a *actor) failed(f *flight, err error, now instant) {
 			a.giveUp(err)
 		}
 	}
-	a.refuseTries(a.unavailable())
-	if errors.Is(err, lease.ErrStoreClosed) {
-		a.owed = nil
-		a.refuseAll(ErrClosed)
-		a.endAll(ErrClosed, now)
-		a.cur = tenure{}
-	}
+}
+
+// endEverything is for when there is no use in going on: the store is closed, and answers no more.
+func (a *actor) endEverything(now instant) {
+	a.refuseAll(ErrClosed)
+	a.endAll(ErrClosed, now)
+	a.owed, a.flight, a.cur = nil, nil, tenure{}
+	a.unlearn()
 }
 
 // giveUp drops a debt that could not be paid: by now everything of its ticket

@@ -105,6 +105,7 @@ func (a *actor) begin(now instant) {
 		began:  now,
 		asking: asking,
 		size:   a.blockSize(),
+		cached: first.conf.cached,
 		lookAt: never, askUntil: never, verifyAt: never, renewAt: never,
 	}
 }
@@ -142,7 +143,7 @@ func (a *actor) command(now instant) (lease.Request, bool) {
 func (a *actor) releaseCommand(now instant) lease.Request {
 	d := &a.owed[0]
 	req := lease.Request{Op: lease.Release, Key: a.key, Kind: d.kind, Ticket: d.ticket}
-	if t := &a.cur; t.phase == acquiring {
+	if t := &a.cur; t.phase == acquiring && d.kind == a.kind {
 		req.Next = &lease.Next{
 			Ticket: t.ticket, Mode: t.mode, TTL: t.ttl, Tokens: t.size, Ask: t.asking,
 			Age: a.age(now),
@@ -159,7 +160,7 @@ func (a *actor) acquireCommand(now instant) lease.Request {
 		Op: lease.Acquire, Key: a.key, Kind: a.kind, Ticket: t.ticket, Mode: t.mode, TTL: t.ttl,
 		Queue: true, Ask: t.asking, Tokens: t.size, Age: a.age(now),
 	}
-	if a.c.caps.Tracking && t.holder != "" && (a.waiting.first.conf.cached || now >= t.began.add(checkHoldAfter)) {
+	if a.c.caps.Tracking && t.holder != "" && (t.asking && t.cached || now >= t.began.add(checkHoldAfter)) {
 		req.Watch = t.holder
 	}
 	a.asked(now)

@@ -55,6 +55,7 @@ type tenure struct {
 	seen     uint64
 	resent   bool // an acquire of it may still arrive late
 	asking   bool // its wants ask the holder for an answer: only TryLocks wait
+	cached   bool // a Cached one among them
 	askUntil instant
 	lookAt   instant
 	holder   string
@@ -112,11 +113,14 @@ func (t *tenure) want(now instant) {
 // take adds a block of tokens. The block in use goes on; no token is given
 // twice (rule 10).
 func (t *tenure) take(first, last uint64) {
+	if t.tokens.left() == 0 && t.spare.left() > 0 {
+		t.tokens, t.spare = t.spare, block{last: t.spare.last}
+	}
 	switch {
-	case first == 0 || last < first:
-	case t.tokens.left() == 0 && first > t.tokens.last:
+	case first == 0 || last < first || first <= t.tokens.last || first <= t.spare.last:
+	case t.tokens.left() == 0:
 		t.tokens = block{first, last}
-	case first > t.tokens.last && first > t.spare.last:
+	case t.spare.left() == 0:
 		t.spare = block{first, last}
 	}
 }

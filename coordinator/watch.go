@@ -3,8 +3,8 @@ package coordinator
 import "time"
 
 const (
-	// suspendedEvery is how often the watchdog asks whether the machine slept.
-	suspendedEvery = time.Second
+	// watchEvery is how often the watchdog asks whether the machine slept.
+	watchEvery = time.Second
 	// When everything has to be looked at, examineBatch keys are every
 	// examineEvery: 10,000 a second, so that a lost connection does not become
 	// a storm on the server that just came back.
@@ -13,11 +13,12 @@ const (
 )
 
 // watch is the coordinator's one goroutine: it notices suspensions of the
-// machine, and has everything looked at when notices were lost. Renewals are
+// machine, tells of abandoned holds, and has everything looked at when notices
+// were lost. Renewals are
 // not its work: each actor's timer asks for them, and the store sends together
 // what comes together.
 func (c *Coordinator) watch() {
-	ticker := time.NewTicker(suspendedEvery)
+	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -27,6 +28,7 @@ func (c *Coordinator) watch() {
 			if c.clock.check() {
 				c.tickAll()
 			}
+			c.tellAbandoned()
 		case <-c.examiner:
 			c.examineAll()
 		}
