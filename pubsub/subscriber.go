@@ -283,14 +283,14 @@ func (c *channel) left() bool {
 // confirm runs on the goroutine that reads from Redis.
 func (s *Subscriber) confirm(c *channel) {
 	c.mu.Lock()
-	if c.state == unsettled {
-		close(c.settled)
-	}
-	again := c.state == confirmed
+	first, again := c.state == unsettled, c.state == confirmed
 	c.state = confirmed
 	c.mu.Unlock()
 	if !again && s.config.Confirmed != nil {
 		s.config.Confirmed(c.name)
+	}
+	if first {
+		close(c.settled) // last: whoever has waited finds that Confirmed was called
 	}
 }
 
@@ -300,12 +300,14 @@ func (s *Subscriber) lose(c *channel, err error) bool {
 	before := c.state
 	if before == unsettled {
 		c.firstly = err
-		close(c.settled)
 	}
 	c.state = lost
 	c.mu.Unlock()
 	if before != lost && !errors.Is(err, ErrClosed) && s.config.Lost != nil {
 		s.config.Lost(c.name, err)
+	}
+	if before == unsettled {
+		close(c.settled) // last, as in confirm
 	}
 	return before == confirmed
 }

@@ -136,6 +136,9 @@ func (s *Store) connect() (err error) {
 		s.missing("client-side caching is off: a change of a lock from outside is noticed at the next renewal, not at once")
 	}
 	if err != nil {
+		if s.client != nil { // it comes along with an error where it may connect later
+			s.client.Close()
+		}
 		s.client = nil
 		return err
 	}

@@ -1,0 +1,54 @@
+package redislease
+
+import (
+	"slices"
+	"strings"
+)
+
+// Commands are all the commands that a store sends, those inside its scripts
+// and those of the client below it included, in the form in which ACL rules
+// have them. Commands that a deployment does not need (CLUSTER without a
+// cluster, AUTH without a password) are among them.
+var Commands = []string{
+	// connecting
+	"auth", "hello", "ping", "select", "client|setname", "client|tracking", "client|caching",
+	"cluster|slots", "cluster|shards", "asking",
+	// the inbox
+	"subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "publish", "spublish",
+	// scripts, and what they call
+	"eval", "evalsha",
+	"del", "exists", "get", "hdel", "hexists", "hgetall", "hmget", "hset", "mget", "pexpire", "pttl", "set", "time",
+	"zadd", "zcard", "zrange", "zrank", "zrem", "zrevrange",
+}
+
+// ACLRule is the command that makes, or remakes, a Redis user with exactly the
+// rights that a store with this prefix needs, for Redis 7.0 and later. The
+// password is left to the operator: add one as ">password", or "nopass".
+//
+// For Redis 6.2 leave out cluster|shards, ssubscribe, sunsubscribe and
+// spublish, and for 6.0 also the words that begin with "&" and resetchannels.
+//
+// CLIENT SETINFO, which the client sends on every connection, is not among
+// them: servers before 7.2 don't know it, and its refusal does no harm.
+func ACLRule(user, prefix string) string {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	words := []string{"ACL", "SETUSER", user, "reset", "on", "~" + globLiteral(prefix) + "*", "&" + globLiteral(prefix) + "*"}
+	for _, command := range Commands {
+		words = append(words, "+"+command)
+	}
+	return strings.Join(words, " ")
+}
+
+// globLiteral escapes what patterns have a meaning for.
+func globLiteral(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if slices.Contains([]byte(`*?[]\`), c) {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}

@@ -1,0 +1,83 @@
+package redislease
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+func TestMessagesAreRead(t *testing.T) {
+	for message, want := range map[string]lease.Event{
+		"grant a:7 10 19 1 k":       {Type: lease.Granted, Key: "k", Ticket: 7, First: 10, Last: 19, Contended: true},
+		"grant a:7 10 10 0 k with ": {Type: lease.Granted, Key: "k with ", Ticket: 7, First: 10, Last: 10},
+		"want a:7 - \n":             {Type: lease.Wanted, Key: "\n", Ticket: 7},
+		"want a:7 b:9 grant x":      {Type: lease.Wanted, Key: "grant x", Ticket: 7, Asker: "b:9"},
+		"busy a:7 ":                 {Type: lease.InUse, Key: "", Ticket: 7},
+		"changed a:7 k":             {Type: lease.Changed, Key: "k", Ticket: 7},
+		"probe":                     {},
+	} {
+		event, err := parseMessage("a", message)
+		require.NoError(t, err, message)
+		require.Equal(t, want, event, message)
+	}
+}
+
+func TestBadMessagesAreRefused(t *testing.T) {
+	for _, message := range []string{
+		"", " ", "grant", "grant a:7", "grant a:7 1 2 1", "grant b:7 1 2 1 k", "grant a:0 1 2 1 k", "grant a 1 2 1 k",
+		"grant a:7 0 2 1 k", "grant a:7 3 2 1 k", "grant a:7 -1 2 1 k", "grant a:7 1 2 2 k", "grant a:7 1 2  k",
+		"grant a:7 1 99999999999999999999 1 k", "want a:7 -", "want b:7 - k", "busy a:7", "changed", "probe k", "GRANT a:7 1 2 1 k",
+	} {
+		event, err := parseMessage("a", message)
+		require.Error(t, err, message)
+		require.Less(t, len(err.Error()), 300)
+		_ = event
+	}
+}
+
+func FuzzMessages(f *testing.F) {
+	for _, message := range []string{"grant a:7 10 19 1 k", "want a:7 b:9 k", "busy a:7 k", "changed a:7 k", "probe", "want a:7 - " + strings.Repeat("k", 300)} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		event, err := parseMessage("a", message)
+		if err != nil {
+			return
+		}
+		require.Equal(t, event.Type == 0, message == "probe")
+		if event.Type != 0 {
+			require.NotZero(t, event.Ticket)
+			require.True(t, strings.HasSuffix(message, " "+event.Key))
+			require.LessOrEqual(t, event.First, event.Last)
+		}
+	})
+}
+
+func FuzzPlaces(f *testing.F) {
+	f.Add("W30000/64:host-1-a:7", "1796035063767638")
+	f.Add("r1/1:x", "1e300")
+	f.Fuzz(func(t *testing.T, member, score string) {
+		waiter, ok := parsePlace(member, score)
+		if ok {
+			require.NotEmpty(t, waiter.Owner)
+			require.Positive(t, waiter.TTL)
+			require.True(t, strings.HasSuffix(member, ":"+waiter.Owner))
+		}
+	})
+}
+
+func TestPlacesAreRead(t *testing.T) {
+	waiter, ok := parsePlace("R1500/64:host-1-a:7", "1796035063767638")
+	require.True(t, ok)
+	require.Equal(t, lease.Waiter{
+		Owner: "host-1-a:7", Mode: lease.Shared, TTL: 1500 * time.Millisecond, Since: time.UnixMicro(1796035063767638),
+	}, waiter)
+	for _, member := range []string{"", "W", "W5/1", "W:a:1", "W0/1:a:1", "Wx/1:a:1", "W-5/1:a:1"} {
+		_, ok := parsePlace(member, "1")
+		require.False(t, ok, member)
+	}
+}

@@ -1,0 +1,119 @@
+package redislease
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// header is what a script says of itself.
+type header struct {
+	keys, args []string // names by index, from 1 on
+	sections   []string
+}
+
+var (
+	declaration = regexp.MustCompile(`^-- (KEYS|ARGV)\[(\d+)\]\s+(\w+)\s+\S`)
+	section     = regexp.MustCompile(`^-- (Returns|Time|Retry)\s+\S`)
+	comment     = regexp.MustCompile(`--.*`)
+	use         = regexp.MustCompile(`\b(KEYS|ARGV)\[(\d+)\]`)
+)
+
+// parseScript reads the header of a script, and the indices that its body uses.
+func parseScript(t *testing.T, name string) (h header, keys, args []int) {
+	t.Helper()
+	h.keys, h.args = []string{""}, []string{""}
+	text := source(name)
+	require.True(t, strings.HasPrefix(text, "-- "+name+".lua\n-- "), "%s begins with its name and what it does", name)
+	for line := range strings.Lines(text) {
+		if m := declaration.FindStringSubmatch(line); m != nil {
+			list := &h.keys
+			if m[1] == "ARGV" {
+				list = &h.args
+			}
+			index, err := strconv.Atoi(m[2])
+			require.NoError(t, err)
+			for len(*list) <= index {
+				*list = append(*list, "")
+			}
+			(*list)[index] = m[3]
+		} else if m := section.FindStringSubmatch(line); m != nil {
+			h.sections = append(h.sections, m[1])
+		} else if !strings.HasPrefix(line, "--") {
+			for _, m := range use.FindAllStringSubmatch(line, -1) {
+				index, err := strconv.Atoi(m[2])
+				require.NoError(t, err)
+				if m[1] == "KEYS" {
+					keys = append(keys, index)
+				} else {
+					args = append(args, index)
+				}
+			}
+		}
+	}
+	slices.Sort(keys)
+	slices.Sort(args)
+	return h, slices.Compact(keys), slices.Compact(args)
+}
+
+// indices are those that a header declares.
+func indices(names []string) (declared []int) {
+	for i, name := range names {
+		if name != "" {
+			declared = append(declared, i)
+		}
+	}
+	return declared
+}
+
+func TestHeadersTellWhatTheScriptsUse(t *testing.T) {
+	prelude, keys, args := parseScript(t, "prelude")
+	require.Equal(t, indices(prelude.keys), keys)
+	require.Equal(t, indices(prelude.args), args)
+	for _, name := range []string{"acquire", "release", "renew", "downgrade", "force", "inspect"} {
+		h, keys, args := parseScript(t, name)
+		require.Equal(t, prelude.keys, h.keys, "%s: the prelude's keys", name)
+		require.Empty(t, keys, "%s: keys are used by their names", name)
+		require.Equal(t, indices(h.args), args, name)
+		if len(args) > 0 {
+			require.Equal(t, len(prelude.args), args[0], "%s: its arguments follow the prelude's", name)
+			require.Len(t, args, args[len(args)-1]-args[0]+1, "%s: no gap", name)
+		}
+		require.Equal(t, []string{"Returns", "Time", "Retry"}, h.sections, name)
+	}
+}
+
+// TestCallsPassWhatTheHeadersDeclare: as many keys and arguments, whatever the request.
+func TestCallsPassWhatTheHeadersDeclare(t *testing.T) {
+	s := &Store{id: "a", names: names{DefaultPrefix}, publish: "PUBLISH", keep: "1", tailFrom: "2"}
+	prelude, _, _ := parseScript(t, "prelude")
+	next := &lease.Next{Ticket: 2, Mode: lease.Exclusive, TTL: time.Second}
+	for _, r := range []lease.Request{
+		{Op: lease.Acquire}, {Op: lease.Release}, {Op: lease.Release, Next: next}, {Op: lease.Renew}, {Op: lease.Downgrade},
+	} {
+		r.Key, r.Kind, r.Ticket, r.Mode, r.TTL = "k", lease.ReadWrite, 1, lease.Exclusive, time.Second
+		require.NoError(t, validate(&r))
+		p := s.prepare(&r, s.namesOf(r.Key))
+		h, _, _ := parseScript(t, p.script.name)
+		require.Len(t, p.args, max(len(h.args), len(prelude.args))-1, r.Op)
+	}
+	require.Len(t, s.args(lease.Mutex, s.namesOf("k"), 0), len(prelude.args)-1)
+	require.Len(t, prelude.keys, 4, "commands() passes three")
+}
+
+// TestNumbersKeepTheirDigits: Lua writes a large number as 1.8e+15 when it is joined
+// to a string, so none may be.
+func TestNumbersKeepTheirDigits(t *testing.T) {
+	for _, name := range []string{"prelude", "acquire", "release", "renew", "downgrade", "force", "inspect"} {
+		body := comment.ReplaceAllString(source(name), "")
+		require.NotRegexp(t, `\.\.\s*(ttl|ends|now|first|last|score|size|floor|token)\b`, body, name)
+		require.NotRegexp(t, `\b(ttl|ends|now\(\)|first|last|score|size|floor)\s*\.\.`, body, name)
+	}
+}
