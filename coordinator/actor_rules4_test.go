@@ -65,7 +65,7 @@ func TestRule4GrantByReplyAfterAllWaitersWentIsReleased(t *testing.T) {
 		a := begin(t, func() (*Hold, error) { return c.Mutex("k").TryLockFor(t.Context(), time.Second) })
 		q := s.next(lease.Acquire)
 		time.Sleep(1500 * time.Millisecond)
-		a.fails(ErrNotAcquired)
+		a.fails(ErrUnavailable)
 		q.held(1, 100)
 		require.Equal(t, q.Ticket, s.next(lease.Release).Ticket)
 	}, WithRetention(0))
