@@ -1,0 +1,143 @@
+package faulttest
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/coordinator"
+	"github.com/go-leasehold/leasehold/internal/childproc"
+	"github.com/go-leasehold/leasehold/internal/faults"
+	"github.com/go-leasehold/leasehold/internal/redistest"
+)
+
+// slack is what a busy machine may add to a bound: little beside a hang, and much beside a scheduler's delay.
+const slack = 2 * time.Second
+
+// meddle notes every command that passes p, and has decide say what becomes of it.
+func meddle(p *faults.Proxy, decide faults.Hook) *wire {
+	w := &wire{}
+	p.OnCommand(func(cmd []string) faults.Action {
+		w.note(cmd)
+		return decide(cmd)
+	})
+	return w
+}
+
+// about returns a match for the commands that name the key's lock.
+func about(key string) func(cmd []string) bool {
+	return func(cmd []string) bool { return slices.Contains(cmd, "lock:"+key) }
+}
+
+// both returns a match for the commands that each of two likes.
+func both(a, b func(cmd []string) bool) func(cmd []string) bool {
+	return func(cmd []string) bool { return a(cmd) && b(cmd) }
+}
+
+// notPing is a match for all commands but the connection's own heartbeat.
+func notPing(cmd []string) bool { return !faults.Is("ping")(cmd) }
+
+// staysQuiet requires that no command passes for d that match likes.
+func staysQuiet(t testing.TB, w *wire, d time.Duration, match func(cmd []string) bool, what string) {
+	t.Helper()
+	before := w.count(match)
+	time.Sleep(d) // the absence of something has no event to wait for
+	require.Equal(t, before, w.count(match), "%s: %v", what, last(w, match))
+}
+
+// last is the newest command that match likes, for a failure's message.
+func last(w *wire, match func(cmd []string) bool) []string {
+	if all := w.all(match); len(all) > 0 {
+		return all[len(all)-1].cmd
+	}
+	return nil
+}
+
+// exists says whether the key's lock is in Redis.
+func exists(t testing.TB, s *redistest.Server, key string) bool {
+	t.Helper()
+	message := s.Do(t, "EXISTS", "lock:"+key)
+	n, err := message.AsInt64()
+	require.NoError(t, err)
+	return n > 0
+}
+
+// try calls TryLock with a limit that only a hang reaches, and returns how long it took.
+func try(t testing.TB, m *coordinator.Mutex) (hold *coordinator.Hold, took time.Duration, err error) {
+	t.Helper()
+	within(t, hangs, "TryLock", func() {
+		start := time.Now()
+		hold, err = m.TryLock(context.Background())
+		took = time.Since(start)
+	})
+	return hold, took, err
+}
+
+// free requires that another process can have the key, and has it give it back. It tries until the first one's
+// release, which Unlock does not wait for, has arrived.
+func free(t testing.TB, other *coordinator.Coordinator, key string) {
+	t.Helper()
+	require.NoError(t, take(t, other.Mutex(key)).Unlock())
+}
+
+// busy requires that another process can't have the key.
+func busy(t testing.TB, other *coordinator.Coordinator, key string) {
+	t.Helper()
+	hold, _, err := try(t, other.Mutex(key))
+	require.ErrorIs(t, err, coordinator.ErrNotAcquired)
+	require.Nil(t, hold)
+}
+
+// grab is take with a context that never ends, so that the hold's own context ends for the lock's reasons only.
+func grab(t testing.TB, m *coordinator.Mutex) (hold *coordinator.Hold) {
+	t.Helper()
+	within(t, hangs, "Lock", func() {
+		var err error
+		if hold, err = m.Lock(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	require.NotNil(t, hold)
+	return hold
+}
+
+// ended waits until a hold's context has ended, and returns the cause.
+func ended(t testing.TB, hold *coordinator.Hold, limit time.Duration) error {
+	t.Helper()
+	await(t, hold.Context().Done(), limit, "the end of the hold's context")
+	return context.Cause(hold.Context())
+}
+
+// logTo is a logger for tests that read what was logged.
+func logTo() (*childproc.Tail, coordinator.Option) {
+	log := &childproc.Tail{}
+	return log, coordinator.WithLogger(slog.New(slog.NewTextHandler(log, nil)))
+}
+
+// ours is what the tests give a process of their own where only one setting matters.
+func ours(ttl time.Duration, more ...coordinator.Option) []coordinator.Option {
+	return append([]coordinator.Option{coordinator.WithTTL(ttl), coordinator.WithRetention(0)}, more...)
+}
+
+// info reads one number from INFO.
+func info(t testing.TB, s *redistest.Server, section, field string) int64 {
+	t.Helper()
+	message := s.Do(t, "INFO", section)
+	text, err := message.ToString()
+	require.NoError(t, err)
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			require.NoError(t, err)
+			return n
+		}
+	}
+	require.FailNow(t, "no such field in INFO", field)
+	return 0
+}
