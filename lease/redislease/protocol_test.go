@@ -169,11 +169,14 @@ func TestSinceStaysWithTheHolder(t *testing.T) {
 // version knows instead.
 func TestServerBefore62(t *testing.T) {
 	server, key := redistest.Shared(t), redistest.Prefix(t)
-	prelude, err := os.ReadFile("scripts/prelude.lua")
-	require.NoError(t, err)
-	body, err := os.ReadFile("scripts/acquire.lua")
-	require.NoError(t, err)
-	text := strings.Replace(string(prelude), "keep, 'GET')", "keep, 'NO SUCH OPTION')", 1) + string(body)
+	var source [3]string
+	for i, name := range []string{"prelude", "acquire", "functions"} {
+		file, err := os.ReadFile("scripts/" + name + ".lua")
+		require.NoError(t, err)
+		source[i] = string(file)
+	}
+	text := source[0] + strings.Replace(source[1], "-- functions.lua\n", source[2], 1)
+	text = strings.ReplaceAll(text, "keep, 'GET')", "keep, 'NO SUCH OPTION')")
 	require.Contains(t, text, "NO SUCH OPTION")
 	var newest int64
 	for _, owner := range []string{"a:1", "a:1", "b:1"} {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it.
 	"embed"
 	"encoding/hex"
+	"strings"
 	"sync"
 )
 
@@ -19,7 +20,7 @@ type script struct {
 	sha func() string
 }
 
-// The scripts, each with the prelude before it.
+// The scripts, each with the prelude before it, and the functions where it says.
 var (
 	acquireScript   = newScript("acquire")
 	releaseScript   = newScript("release")
@@ -30,7 +31,7 @@ var (
 )
 
 func newScript(name string) *script {
-	text := source("prelude") + source(name)
+	text := source("prelude") + strings.Replace(source(name), "-- functions.lua\n", source("functions"), 1)
 	return &script{name: name, text: text, sha: sync.OnceValue(func() string {
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 		return hex.EncodeToString(sum[:])

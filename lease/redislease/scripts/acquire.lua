@@ -22,6 +22,7 @@
 local owner, form, ttl, size = ARGV[8], ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
 local waits, ask, age = ARGV[12] == '1', ARGV[13] == '1', tonumber(ARGV[14])
 
+-- functions.lua
 if redis.call('EXISTS', lock, queue) > 0 then
   load()
   local error = clash()

@@ -13,6 +13,7 @@
 --          error KIND                            in use as something else, nothing was changed
 -- Time     the server's
 -- Retry    safe: a repeat finds a reader, and extends it
+-- functions.lua
 local owner, ttl, size = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 
 load()

@@ -9,6 +9,7 @@
 --          error KIND  not a lock, nothing was changed
 -- Time     the server's
 -- Retry    may take the key from the next holder too: send it once
+-- functions.lua
 load()
 if layout == 'other' then
   return conflict('in use as something else')

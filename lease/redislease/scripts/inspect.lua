@@ -9,6 +9,7 @@
 --          error KIND                                                              not a lock
 -- Time     the server's
 -- Retry    safe: reads only
+-- functions.lua
 load(true)
 if layout == 'other' then
   return conflict('in use as something else')

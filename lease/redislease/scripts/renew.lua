@@ -14,6 +14,7 @@
 -- Retry    safe: extends its own lease only, and never shortens it
 local owner, ttl, size = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 
+-- functions.lua
 if not queue then
   local field = kind == 'mutex' and owner or owner .. ':write'
   if redis.call('HEXISTS', lock, field) == 0 and redis.call('HEXISTS', lock, owner) == 0 then
