@@ -45,7 +45,7 @@ func (c *checkup) add(code string, fatal bool, format string, args ...any) {
 
 // Check implements [lease.Store]. It needs no rights beyond those for locks: what
 // it may not look at it tells as a problem of its own. It tries out the commands
-// that locks need, on a name of its own below the prefix.
+// that locks need, on the name of the store's own inbox.
 func (s *Store) Check(ctx context.Context) ([]lease.Problem, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -161,58 +161,54 @@ func (c *checkup) cluster(ctx context.Context) {
 	}
 }
 
-// attempt is a command that locks need, in a form that does no harm.
-type attempt []string
-
-// rights tries the commands out, one by one, since that is the only way to be
-// sure that works on every version and for every user. A hash and a sorted set
-// of the checkup's own are the only things touched.
+// rights tries out what locks need. To try is the only way to be sure that
+// works on every version and for every user.
 func (c *checkup) rights(ctx context.Context) {
 	s := c.store
-	key := s.names.helperName("check:"+s.id, "")
-	attempts := []attempt{
-		{"DEL", key}, {"EXISTS", key}, {"HSET", key, "f", "1"}, {"PEXPIRE", key, "1000"}, {"PTTL", key}, {"HGETALL", key},
-		{"HEXISTS", key, "f"}, {"HMGET", key, "f"}, {"HDEL", key, "f"}, {"DEL", key},
-		{"SET", key, "1", "PX", "1000"}, {"GET", key}, {"MGET", key}, {"DEL", key},
-		{"ZADD", key, "XX", "1", "m"}, {"ZRANGE", key, "0", "0"}, {"ZREVRANGE", key, "0", "0"}, {"ZRANK", key, "m"},
-		{"ZCARD", key}, {"ZREM", key, "m"},
-		{"TIME"},
-		{"EVAL", "return redis.call('EXISTS', KEYS[1])", "1", key},
-		{"EVALSHA", acquireScript.sha() + "0", "1", key},
-		{s.publish, s.names.inbox() + s.id, verbProbe},
+	_, failed, err := s.tryCommands(ctx)
+	if err != nil {
+		c.refusal("EVAL", code(err), err.Error())
+		return
 	}
-	for _, try := range attempts {
-		err := s.client.Do(ctx, s.command(try, key)).Error()
-		switch code(err) {
-		case "NOPERM":
-			c.add(ProblemACL, true, "the user may not run %s on %s* (%v): see redislease.ACLRule for all that locks need", try[0], s.config.Prefix, err)
-		case "OOM":
-			c.add(ProblemMemory, true, "the server has reached its maxmemory and refuses %s: no lock can be taken", try[0])
-		case "MISCONF":
-			c.add(ProblemPersistence, true, "the server can't write its snapshots and refuses %s (%v): no lock can be taken", try[0], err)
-		case "READONLY":
-			c.add(ProblemReadOnly, true, "the server is a read-only replica and refuses %s: connect to the master", try[0])
-		case "NOREPLICAS":
-			c.add(ProblemReplicas, true, "the server has fewer replicas than min-replicas-to-write and refuses %s: no lock can be taken", try[0])
-		case "ERR":
-			if strings.HasPrefix(try[0], "EVAL") && strings.Contains(strings.ToLower(err.Error()), "unknown command") {
-				c.add(ProblemScripts, true, "the server has no %s: locks are scripts", try[0])
+	// A name that no script has: to be told so is to be allowed to ask.
+	unknown := s.client.B().Evalsha().Sha1(strings.Repeat("0", 40)).Numkeys(1).Key(s.inbox.name).Build()
+	if err := s.client.Do(ctx, unknown).Error(); code(err) != "NOSCRIPT" {
+		c.refusal("EVALSHA", code(err), fmt.Sprint(err))
+	}
+	denied := failed.denied()
+	for _, command := range denied {
+		c.refusal(command, "NOPERM", failed[command])
+	}
+	commands := make([]string, 0, len(failed))
+	for command := range failed {
+		commands = append(commands, command)
+	}
+	slices.Sort(commands)
+	for _, command := range commands {
+		for _, code := range []string{"OOM", "MISCONF", "READONLY", "NOREPLICAS"} {
+			if strings.Contains(failed[command], code) {
+				c.refusal(command, code, failed[command])
 			}
 		}
 	}
 }
 
-// command builds an attempt for the slot of its key.
-func (s *Store) command(try attempt, key string) rueidis.Completed {
-	cmd := s.client.B().Arbitrary(try[0])
-	for _, arg := range try[1:] {
-		if arg == key || try[0] == "SPUBLISH" && arg != verbProbe {
-			cmd = cmd.Keys(arg)
-		} else {
-			cmd = cmd.Args(arg)
-		}
+// refusal makes a problem of an error of the server.
+func (c *checkup) refusal(command, code, text string) {
+	switch code {
+	case "NOPERM":
+		c.add(ProblemACL, true, "the user may not run %s on %s* (%s): see redislease.ACLRule for all that locks need", command, c.store.config.Prefix, text)
+	case "OOM":
+		c.add(ProblemMemory, true, "the server has reached its maxmemory and refuses changes (%s): no lock can be taken", text)
+	case "MISCONF":
+		c.add(ProblemPersistence, true, "the server can't write its snapshots and refuses changes (%s): no lock can be taken", text)
+	case "READONLY":
+		c.add(ProblemReadOnly, true, "the server is a read-only replica (%s): connect to the master", text)
+	case "NOREPLICAS":
+		c.add(ProblemReplicas, true, "the server has fewer replicas than min-replicas-to-write (%s): no lock can be taken", text)
+	default:
+		c.add(ProblemScripts, true, "%s fails (%s): locks are scripts", command, text)
 	}
-	return cmd.Build()
 }
 
 // parseInfoText reads lines of "field:value".

@@ -104,11 +104,14 @@ var (
 
 // code is the first word of an error that the server sent, or empty.
 func code(err error) string {
-	answer, ok := rueidis.IsRedisErr(err)
-	if !ok {
+	var answer *rueidis.RedisError
+	if !errors.As(err, &answer) {
 		return ""
 	}
 	text := answer.Error()
+	if strings.Contains(text, "The user executing the script can't") {
+		return "NOPERM" // Redis 7.0 sends this one without its code
+	}
 	word, _, _ := strings.Cut(text, " ")
 	// Before Redis 7 an error inside a script is wrapped in a sentence, as
 	// "ERR Error running script (call to f_...): @user_script:1: READONLY You can't ...".
@@ -156,9 +159,7 @@ func broken(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, answered := rueidis.IsRedisErr(err); answered {
-		return false
-	}
-	return !unsent(err) && !rueidis.IsRedisNil(err) && !errors.Is(err, context.Canceled) &&
+	var answer *rueidis.RedisError
+	return !errors.As(err, &answer) && !unsent(err) && !errors.Is(err, context.Canceled) &&
 		!errors.Is(err, context.DeadlineExceeded) && !rueidis.IsParseErr(err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -235,19 +236,17 @@ func (s *Store) listen(ctx context.Context) error {
 	return s.wrap("subscribe", err)
 }
 
-// probeText is run once: whether scripts may be run at all, whether they may
-// publish, and whether the answer of PUBLISH can be trusted to count us.
-const probeText = "return redis.call(ARGV[1], KEYS[1], ARGV[2])"
-
+// probe finds out whether scripts may be run, whether they may call what they
+// need (one that is stopped half way could leave a lock that never ends), and
+// whether the answer of PUBLISH can be trusted to count us.
 func (s *Store) probe(ctx context.Context) error {
-	name := s.inbox.name
-	if s.sharded {
-		name += inboxEnd(0) // nobody is subscribed there yet
-	}
-	probe := s.client.B().Eval().Script(probeText).Numkeys(1).Key(name).Arg(s.publish, verbProbe).Build()
-	heard, err := s.client.Do(ctx, probe).AsInt64()
+	heard, failures, err := s.tryCommands(ctx)
 	if err != nil {
 		return s.wrap("open", err)
+	}
+	if denied := failures.denied(); len(denied) > 0 {
+		return &Error{Op: "open", Addr: s.addr, Stage: StageServer, Code: "NOPERM",
+			Err: fmt.Errorf("scripts may not call %s on %s*: %s", strings.Join(denied, ", "), s.config.Prefix, failures[denied[0]])}
 	}
 	switch {
 	case s.sharded:
@@ -261,4 +260,43 @@ func (s *Store) probe(ctx context.Context) error {
 		s.capabilities.Receipts = true
 	}
 	return nil
+}
+
+// failures are the commands that a script could not call, and the server's
+// errors.
+type failures map[string]string
+
+// denied are those that the user has no right to.
+func (f failures) denied() (commands []string) {
+	for command, text := range f {
+		if strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't") {
+			commands = append(commands, command)
+		}
+	}
+	slices.Sort(commands)
+	return commands
+}
+
+// tryCommands has a script try out what scripts need, and says how many
+// received its message in our inbox.
+func (s *Store) tryCommands(ctx context.Context) (heard int64, failed failures, err error) {
+	name := s.inbox.name
+	if s.sharded {
+		name += inboxEnd(0) // any slot will do
+	}
+	probe := s.client.B().Eval().Script(source("probe")).Numkeys(1).Key(name).Arg(s.publish).Build()
+	values, err := s.client.Do(ctx, probe).ToArray()
+	if err != nil {
+		return 0, nil, err
+	}
+	failed = failures{}
+	for i := range values {
+		if i == 0 {
+			heard, err = values[0].AsInt64()
+		} else if i%2 == 0 {
+			command, _ := values[i-1].ToString()
+			failed[command], _ = values[i].ToString()
+		}
+	}
+	return heard, failed, err
 }

@@ -63,6 +63,20 @@ func parseScript(t *testing.T, name string) (h header, keys, args []int) {
 	return h, slices.Compact(keys), slices.Compact(args)
 }
 
+// scriptNames are those of all files but the probe, which stands alone.
+func scriptNames(t *testing.T) (all []string) {
+	t.Helper()
+	files, err := scriptFiles.ReadDir("scripts")
+	require.NoError(t, err)
+	for _, file := range files {
+		if name := strings.TrimSuffix(file.Name(), ".lua"); name != "probe" {
+			all = append(all, name)
+		}
+	}
+	require.GreaterOrEqual(t, len(all), 7)
+	return all
+}
+
 // indices are those that a header declares.
 func indices(names []string) (declared []int) {
 	for i, name := range names {
@@ -88,6 +102,28 @@ func TestHeadersTellWhatTheScriptsUse(t *testing.T) {
 		}
 		require.Equal(t, []string{"Returns", "Time", "Retry"}, h.sections, name)
 	}
+	alone, keys, args := parseScript(t, "probe")
+	require.Equal(t, indices(alone.keys), keys)
+	require.Equal(t, indices(alone.args), args)
+	require.Equal(t, []string{"Returns", "Time", "Retry"}, alone.sections)
+}
+
+// TestEveryCommandIsTriedAndPermitted: what the scripts call is what the probe tries,
+// and no more than ACLRule permits.
+func TestEveryCommandIsTriedAndPermitted(t *testing.T) {
+	call := regexp.MustCompile(`redis\.p?call\('(\w+)'`)
+	try := regexp.MustCompile(`try\('(\w+)'`)
+	called, tried := map[string]bool{}, map[string]bool{}
+	for _, name := range scriptNames(t) {
+		for _, m := range call.FindAllStringSubmatch(source(name), -1) {
+			called[m[1]] = true
+			require.Contains(t, Commands, strings.ToLower(m[1]))
+		}
+	}
+	for _, m := range try.FindAllStringSubmatch(source("probe"), -1) {
+		tried[m[1]] = true
+	}
+	require.Equal(t, called, tried)
 }
 
 // TestCallsPassWhatTheHeadersDeclare: as many keys and arguments, whatever the request.
@@ -111,7 +147,7 @@ func TestCallsPassWhatTheHeadersDeclare(t *testing.T) {
 // TestNumbersKeepTheirDigits: Lua writes a large number as 1.8e+15 when it is joined
 // to a string, so none may be.
 func TestNumbersKeepTheirDigits(t *testing.T) {
-	for _, name := range []string{"prelude", "acquire", "release", "renew", "downgrade", "force", "inspect"} {
+	for _, name := range scriptNames(t) {
 		body := comment.ReplaceAllString(source(name), "")
 		require.NotRegexp(t, `\.\.\s*(ttl|ends|now|first|last|score|size|floor|token)\b`, body, name)
 		require.NotRegexp(t, `\b(ttl|ends|now\(\)|first|last|score|size|floor)\s*\.\.`, body, name)
