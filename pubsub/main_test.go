@@ -1,0 +1,9 @@
+package pubsub_test
+
+import (
+	"testing"
+
+	"github.com/go-leasehold/leasehold/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
