@@ -12,13 +12,13 @@
 //
 // # The life of a lease
 //
-//	            ask                    "still waiting"
-//	  free ───────────▶ acquiring ───────────────────▶ queued
-//	   ▲                    │ granted by reply            │ granted by message
-//	   │                    ▼                             │ or by a later look
-//	   │   release        held ◀──────────────────────────┘
-//	   └──────────────────  │ ▲
-//	                        └─┘ local grants; renewed at TTL/3
+//	          ask                    "still waiting"
+//	free ───────────▶ acquiring ───────────────────▶ queued
+//	 ▲                    │ granted by reply            │ granted by message
+//	 │                    ▼                             │ or by a later look
+//	 │   release        held ◀──────────────────────────┘
+//	 └──────────────────  │ ▲
+//	                      └─┘ local grants; renewed at TTL/3
 //
 // Each life has a ticket, a number never used twice, so that a command which
 // comes late or twice can't touch a newer lease. The release of one ticket and

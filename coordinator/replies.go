@@ -21,6 +21,9 @@ func (a *actor) onReply(f *flight, r lease.Reply, err error) {
 	if f.req.Op == lease.Release {
 		a.settled(f)
 	}
+	if r.Resent && f.req.Op != lease.Renew {
+		a.repeated(f.ticket())
+	}
 	// The ticket may have been retired meanwhile, when the key was asked for as
 	// something else: then its release is owed, whatever the answer.
 	if f.ticket() == a.cur.ticket {
@@ -38,7 +41,6 @@ func (a *actor) onReply(f *flight, r lease.Reply, err error) {
 // answered handles the answer to an acquire, a look, or the next of a release.
 func (a *actor) answered(f *flight, r lease.Reply, sent, now instant) {
 	t := &a.cur
-	t.resent = t.resent || r.Resent
 	switch r.Status {
 	case lease.Held:
 		a.won(block{r.First, r.Last}, r.Contended, sent, now)
@@ -197,13 +199,25 @@ func (a *actor) failed(f *flight, err error, now instant) {
 		}
 		return
 	}
-	if f.ticket() == a.cur.ticket && (f.req.Op == lease.Acquire || f.req.Next != nil) {
-		a.cur.resent = true
+	if f.req.Op == lease.Acquire || f.req.Next != nil {
+		a.repeated(f.ticket())
 	}
-	if f.req.Op == lease.Release {
+	if f.req.Op == lease.Release && len(a.owed) > 0 && a.owed[0].ticket == f.req.Ticket {
 		a.owed[0].resent = true
 		if now >= a.owed[0].until {
 			a.giveUp(err)
+		}
+	}
+}
+
+// repeated notes that a copy of an acquire of the ticket may still arrive.
+func (a *actor) repeated(ticket lease.Ticket) {
+	if a.cur.ticket == ticket {
+		a.cur.resent = true
+	}
+	for i := range a.owed {
+		if a.owed[i].ticket == ticket {
+			a.owed[i].resent = true
 		}
 	}
 }

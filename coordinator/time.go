@@ -18,8 +18,8 @@ func (a *actor) elapse(now instant) {
 		t.askUntil = never
 		a.refuseTries(nil) // no answer is an answer: it is busy, or it is dead
 	}
-	if a.waiting.n > 0 && now >= a.unavailableAt() {
-		a.refuseAll(a.unavailable())
+	for a.waiting.n > 0 && now >= a.unavailableAt() {
+		a.refuse(a.waiting.first, a.unavailable())
 	}
 	if a.elsewhere.holder != "" && !a.known(now) {
 		a.unlearn()
@@ -75,20 +75,22 @@ func (c *claim) due() instant {
 	return min(c.expires(), c.granted.add(checkHoldAfter))
 }
 
-// unavailableAt is when the waiting claims are told that the store is away.
+// unavailableAt is when the first of the waiting claims, which came first, is
+// told that the store is away: it has been since then, and since the call.
 // While the lease is here they wait for each other, not for the store.
 func (a *actor) unavailableAt() instant {
 	after := a.c.conf.unavailableAfter
 	if after == 0 || a.cur.phase == held && !a.cur.lapsed {
 		return never
 	}
-	switch {
-	case a.failing != 0:
-		return a.failing.add(after)
-	case a.flight != nil:
-		return a.flight.sent.add(after) // as long as nothing is heard, it may be away
+	since := a.failing
+	if since == 0 && a.flight != nil {
+		since = a.flight.sent // as long as nothing is heard, it may be away
 	}
-	return never
+	if since == 0 {
+		return never
+	}
+	return max(since, a.waiting.first.since).add(after)
 }
 
 // arm sets the timer to the next moment at which something is to happen by
