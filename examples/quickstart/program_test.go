@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -17,24 +16,29 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
-// program is the path of the built program, the very thing a user runs.
-var program string
+// programVariable makes this test binary the program itself: what a user runs, under the race detector.
+const programVariable = "LEASEHOLD_QUICKSTART_PROGRAM"
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "quickstart")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
-		program = filepath.Join(dir, "quickstart")
-		if output, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-			panic(string(output))
-		}
-		return m.Run()
-	}())
+	if _, ok := os.LookupEnv(programVariable); ok {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// program returns the command that runs the program with these arguments.
+func program(t *testing.T, environment []string, args ...string) *exec.Cmd {
+	t.Helper()
+	binary, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(binary, args...)
+	// Each process of a race-detecting binary would linger for a second at its end.
+	cmd.Env = append(environment, programVariable+"=1", "GORACE=atexit_sleep_ms=10 "+os.Getenv("GORACE"))
+	return cmd
 }
 
 var exact = regexp.MustCompile(`(?m)^counter +([\d,]+) exact +([\d,]+) exact$`)
@@ -73,7 +77,7 @@ func TestQuickstartRefusesBadFlags(t *testing.T) {
 
 // A Ctrl-C reaches the whole process group, as at a terminal: the locks so far are counted, and nobody stays.
 func TestCtrlCEndsItCleanly(t *testing.T) {
-	cmd := exec.Command(program, "-duration", "1h", "-processes", "2", "-goroutines", "10")
+	cmd := program(t, os.Environ(), "-duration", "1h", "-processes", "2", "-goroutines", "10")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -102,8 +106,7 @@ func TestCtrlCEndsItCleanly(t *testing.T) {
 
 func quickstart(t *testing.T, environment []string, args ...string) (out, progress string, err error) {
 	t.Helper()
-	cmd := exec.Command(program, args...)
-	cmd.Env = environment
+	cmd := program(t, environment, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
