@@ -13,7 +13,7 @@ fi
 
 for module in "$@"; do
 	status=0
-	output=$(cd "$module" && "${limit[@]}" "$root/bin/govulncheck" ./... 2>&1) || status=$?
+	output=$(cd "$module" && ${limit[@]+"${limit[@]}"} "$root/bin/govulncheck" ./... 2>&1) || status=$?
 	if [ "$status" -eq 124 ] || grep -q 'fetching vulnerabilities' <<<"$output"; then
 		echo "govulncheck: not run (database not reachable)"
 		exit 0
