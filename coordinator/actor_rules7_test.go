@@ -103,6 +103,7 @@ func TestRule8TicketHasTheModeOfItsFirstWaiter(t *testing.T) {
 			s.emit(lease.Wanted, "k", q.Ticket)
 			time.Sleep(10 * time.Millisecond)
 			shared(t, c, call{wait: -1})
+			rwOf(t, c, lease.Exclusive, call{wait: -1})
 			unlock(t, w.holds())
 			require.Equal(t, lease.Shared, s.next(lease.Release).Next.Mode)
 		})
