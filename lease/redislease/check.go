@@ -214,6 +214,7 @@ func (c *checkup) refusal(command, code, text string) {
 // parseInfoText reads lines of "field:value".
 func parseInfoText(text string) map[string]string {
 	fields := map[string]string{}
+	text = strings.TrimPrefix(text, "txt:") // how RESP3 marks it
 	for line := range strings.Lines(text) {
 		if field, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
 			fields[field] = value

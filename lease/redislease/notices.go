@@ -2,6 +2,7 @@ package redislease
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -46,26 +47,30 @@ func newInbox(s *Store, sink lease.Sink) *inbox {
 	return b
 }
 
-// ready says whether a call that joins a queue can be sent now; if not, it is
-// parked, or refused.
+// ready says whether a call can be sent now, or has to be parked first: on a
+// cluster the first use of a slot subscribes its inbox. What joins a queue is
+// refused while grants would be missed.
 func (b *inbox) ready(n lockNames, c *call) (bool, error) {
 	if b.deaf {
 		return true, nil
 	}
-	if !b.store.sharded {
-		if b.up.Load() {
+	lost := !b.up.Load()
+	if b.store.sharded {
+		name := b.name + n.inboxEnd
+		if b.subscriber.Confirmed(name) {
 			return true, nil
 		}
+		b.mu.Lock()
+		lost = b.down[name]
+		b.mu.Unlock()
+		if !lost {
+			return false, nil
+		}
+	}
+	if lost && joins(&c.request) {
 		return true, b.refusal(c)
 	}
-	name := b.name + n.inboxEnd
-	b.mu.Lock()
-	down := b.down[name]
-	b.mu.Unlock()
-	if down {
-		return true, b.refusal(c)
-	}
-	return b.subscriber.Confirmed(name), nil
+	return true, nil
 }
 
 func (b *inbox) refusal(c *call) error {
@@ -92,7 +97,11 @@ func (b *inbox) unpark(name string, refusal error) {
 	delete(b.parked, name)
 	b.mu.Unlock()
 	for _, p := range calls {
-		p.lane.ready(p.call, refusal)
+		if joins(&p.call.request) || errors.Is(refusal, lease.ErrStoreClosed) {
+			p.lane.ready(p.call, refusal)
+		} else {
+			p.lane.ready(p.call, nil) // it needs no inbox
+		}
 	}
 }
 

@@ -99,9 +99,7 @@ func (s *Store) Send(r lease.Request, done func(lease.Reply, error)) {
 	if c.refusal = validate(&r); c.refusal == nil {
 		names := s.namesOf(r.Key)
 		c.plan.names = names
-		if joins(&r) {
-			ready, c.refusal = s.inbox.ready(names, c)
-		}
+		ready, c.refusal = s.inbox.ready(names, c)
 		if c.refusal == nil {
 			c.plan = s.prepare(&r, names)
 		}

@@ -1,0 +1,83 @@
+package redislease_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/internal/redistest"
+	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/lease/leasetest"
+	"github.com/go-leasehold/leasehold/lease/redislease"
+)
+
+// startCluster starts a cluster of one master that has all slots.
+func startCluster(t testing.TB) *redistest.Server {
+	t.Helper()
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	server.Do(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		info, err := readString(t, server, "CLUSTER", "INFO")
+		require.NoError(c, err)
+		require.Contains(c, info, "cluster_state:ok")
+	}, limit, 5*time.Millisecond)
+	return server
+}
+
+// TestConformanceOnACluster: of one node, so that slots matter and nodes do not.
+func TestConformanceOnACluster(t *testing.T) {
+	server := startCluster(t)
+	leasetest.Run(t, func(testing.TB) leasetest.Env {
+		return leasetest.Env{
+			NewStore: func(t testing.TB) lease.Store {
+				return newPeer(t, server.Option(), redislease.Config{}).Store
+			},
+			Delete: func(key string) { server.Do(t, "DEL", lockName(key)) },
+		}
+	})
+}
+
+func TestInboxOfEachSlotInUse(t *testing.T) {
+	server := startCluster(t)
+	a, b := openPeer(t, server, "a", redislease.Config{}), openPeer(t, server, "b", redislease.Config{})
+	require.True(t, a.can.Receipts)
+	require.Empty(t, a.can.Missing)
+	channels := func() []string {
+		message := server.Do(t, "PUBSUB", "SHARDCHANNELS", "lock:~inbox:*")
+		names, err := message.AsStrSlice()
+		require.NoError(t, err)
+		return names
+	}
+	require.Empty(t, channels(), "none before the first use")
+	for _, key := range []string{"a", "b", "{a}2"} {
+		a.do(lease.Held, acquire(key, 1))
+		b.do(lease.Waiting, acquire(key, 1)) // at once, though its inbox had to be subscribed first
+		require.Equal(t, key, a.event(lease.Wanted).Key)
+		a.do(lease.Done, release(key, 1))
+		require.Equal(t, key, b.event(lease.Granted).Key)
+		b.do(lease.Held, renew(key, 1))
+	}
+	require.Len(t, channels(), 6, "three slots, two coordinators")
+	for _, name := range channels() {
+		require.True(t, strings.HasSuffix(name, "}"), name)
+	}
+
+	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	require.Error(t, b.event(lease.Disconnected).Err)
+	b.event(lease.Connected)
+	a.event(lease.Connected)
+	b.do(lease.Held, renew("a", 1))
+	a.do(lease.Waiting, acquire("a", 5))
+	b.event(lease.Wanted)
+
+	problems, err := a.Check(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{redislease.ProblemCluster}, codes(problems))
+	require.Contains(t, problems[0].Text, "cluster-require-full-coverage")
+	a.close()
+	b.close()
+	require.Empty(t, channels())
+}
