@@ -116,7 +116,7 @@ func TestEndWithThatEndedDuringTheWaitEndsTheHold(t *testing.T) {
 func (a *attempt) waitOver() {
 	a.t.Helper()
 	synctest.Wait()
-	require.True(a.t, a.done, "it still waits")
+	require.True(a.t, a.done.Load(), "it still waits")
 }
 
 func TestUnlockOfALostHoldTakesEndWithBack(t *testing.T) {

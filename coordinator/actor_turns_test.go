@@ -283,7 +283,7 @@ func TestCancelAndGrantAtOneMomentEndInAHoldOrAnError(t *testing.T) {
 			time.AfterFunc(10*time.Millisecond, func() { q.answer(lease.Reply{Status: lease.Held, First: 1, Last: 50}, nil) })
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
-			require.True(t, a.done)
+			require.True(t, a.done.Load())
 			require.NotEqual(t, a.hold == nil, a.err == nil, "both or neither")
 			if a.err == nil {
 				b.waits()

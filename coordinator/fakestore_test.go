@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,10 +285,10 @@ func scriptedWith(t *testing.T, caps lease.Capabilities, test func(t *testing.T,
 // attempt is a call to lock that runs in a goroutine of its own.
 type attempt struct {
 	t    *testing.T
-	done bool
 	hold *Hold
 	err  error
 	took time.Duration
+	done atomic.Bool // the others may be read
 }
 
 // begin calls lock in a goroutine and returns when it holds, failed, or waits.
@@ -298,7 +299,8 @@ func begin(t *testing.T, lock func() (*Hold, error)) *attempt {
 	go func() {
 		at := time.Now()
 		a.hold, a.err = lock()
-		a.done, a.took = true, time.Since(at)
+		a.took = time.Since(at)
+		a.done.Store(true)
 	}()
 	synctest.Wait()
 	return a
@@ -333,7 +335,7 @@ func rwOf(t *testing.T, c *Coordinator, mode lease.Mode, how call) *attempt {
 func (a *attempt) holds() *Hold {
 	a.t.Helper()
 	synctest.Wait()
-	require.True(a.t, a.done, "it still waits")
+	require.True(a.t, a.done.Load(), "it still waits")
 	require.NoError(a.t, a.err)
 	return a.hold
 }
@@ -342,14 +344,14 @@ func (a *attempt) holds() *Hold {
 func (a *attempt) waits() {
 	a.t.Helper()
 	synctest.Wait()
-	require.False(a.t, a.done, "it does not wait any more: %v", a.err)
+	require.False(a.t, a.done.Load(), "it does not wait any more: %v", a.err)
 }
 
 // fails makes sure that the call has failed with that error.
 func (a *attempt) fails(target error) *WaitError {
 	a.t.Helper()
 	synctest.Wait()
-	require.True(a.t, a.done, "it still waits")
+	require.True(a.t, a.done.Load(), "it still waits")
 	require.ErrorIs(a.t, a.err, target)
 	var w *WaitError
 	require.ErrorAs(a.t, a.err, &w)
