@@ -113,19 +113,20 @@ func code(err error) string {
 		return "NOPERM" // Redis 7.0 sends this one without its code
 	}
 	word, _, _ := strings.Cut(text, " ")
-	// Before Redis 7 an error inside a script is wrapped in a sentence, as
-	// "ERR Error running script (call to f_...): @user_script:1: READONLY You can't ...".
-	if _, inner, ok := strings.Cut(text, "@user_script:"); ok && word == "ERR" {
-		if _, inner, ok = strings.Cut(inner, ": "); ok {
-			if first, _, _ := strings.Cut(inner, " "); first != "" && strings.ToUpper(first) == first {
-				return strings.TrimPrefix(first, "-")
+	if word != "" && word == strings.ToUpper(word) {
+		return word
+	}
+	// Before Redis 7 an error inside a script is wrapped in a sentence: "Error
+	// running script (call to f_...): @user_script:1: @user_script: 1: -READONLY You can't ..."
+	if _, inner, ok := strings.Cut(text, "@user_script:"); ok {
+		for _, word := range strings.Fields(inner) {
+			word = strings.TrimPrefix(word, "-")
+			if reasons[word] != "" || word == "WRONGTYPE" {
+				return word
 			}
 		}
 	}
-	if word != strings.ToUpper(word) {
-		return "ERR" // it sent a sentence without a code
-	}
-	return word
+	return "ERR" // the client leaves this one out
 }
 
 // wrap makes the caller's error out of the client's.

@@ -95,6 +95,7 @@ func (s *Store) open(ctx context.Context, sink lease.Sink) error {
 		s.part()
 		s.capabilities = lease.Capabilities{}
 		s.option.AlwaysRESP2, s.option.DisableCache = true, true
+		s.log.Info("leasehold: the server can't have commands and messages on one connection; using two, under RESP2", "addr", s.addr)
 		err = s.meet(ctx, sink)
 	}
 	if err != nil {
