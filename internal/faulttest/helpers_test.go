@@ -56,9 +56,7 @@ func shut(c *coordinator.Coordinator) error {
 // take locks, and fails the test where that does not work.
 func take(t testing.TB, m *coordinator.Mutex) *coordinator.Hold {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hangs)
-	defer cancel()
-	hold, err := m.Lock(ctx)
+	hold, err := m.TryLockFor(t.Context(), hangs) // a context with a limit would end the hold's with it
 	require.NoError(t, err)
 	return hold
 }

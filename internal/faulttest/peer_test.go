@@ -64,10 +64,10 @@ type loss struct {
 	believed time.Time // a moment before Valid said yes for the last time
 }
 
-// lost waits until the peer tells that its hold of the key has ended.
-func (p *peer) lost(t testing.TB) loss {
+// lost waits until the peer's hold of the key, which it watches, has ended.
+func (p *peer) lost(t testing.TB, key string) loss {
 	t.Helper()
-	words := strings.Fields(p.Expect(t, "ended"))
+	words := strings.Fields(p.ask(t, "loss "+key, "ended"))
 	return loss{words[1], unixNano(t, words[2]), unixNano(t, words[3])}
 }
 
@@ -83,8 +83,9 @@ type player struct {
 	c     *coordinator.Coordinator
 	store rueidis.Client // past the proxy: not the connection that the lock depends on
 
-	mu    sync.Mutex
-	holds map[string]*coordinator.Hold
+	mu     sync.Mutex
+	holds  map[string]*coordinator.Hold
+	losses map[string]chan string // of the holds that are watched
 }
 
 func playPeer(args []string) {
@@ -96,7 +97,7 @@ func playPeer(args []string) {
 	exitIf(err)
 	store, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{args[1]}, DisableCache: true})
 	exitIf(err)
-	p := &player{c: c, store: store, holds: map[string]*coordinator.Hold{}}
+	p := &player{c: c, store: store, holds: map[string]*coordinator.Hold{}, losses: map[string]chan string{}}
 	faults.Say("ready %s", c.ID())
 	for line, ok := faults.Hear(); ok; line, ok = faults.Hear() {
 		p.act(strings.Fields(line))
@@ -126,7 +127,11 @@ func (p *player) act(words []string) {
 	case "valid":
 		faults.Say("valid %s %t", key, p.hold(key).Valid())
 	case "watch":
-		go p.watch(key, p.hold(key)) // ends with the hold
+		p.losses[key] = make(chan string, 1)
+		go p.watch(p.hold(key), p.losses[key]) // ends with the hold
+		faults.Say("watching %s", key)
+	case "loss":
+		faults.Say("ended %s %s", key, <-p.losses[key])
 	case "write":
 		faults.Say("wrote %s %t", key, fencedWrite(p.store, key, p.hold(key).Token(), words[2]))
 	}
@@ -154,11 +159,10 @@ func (p *player) got(key string, hold *coordinator.Hold, err error) {
 	faults.Say("locked %s %d", key, hold.Token())
 }
 
-// watch asks the hold whether it is valid for as long as it says yes, and says when its context has ended too.
-func (p *player) watch(key string, hold *coordinator.Hold) {
+// watch asks the hold whether it is valid for as long as it says yes, and tells when its context has ended too.
+func (p *player) watch(hold *coordinator.Hold, told chan<- string) {
 	signal := make(chan time.Time, 1)
 	context.AfterFunc(hold.Context(), func() { signal <- time.Now() })
-	faults.Say("watching %s", key)
 	var believed time.Time
 	for {
 		before := time.Now()
@@ -169,7 +173,7 @@ func (p *player) watch(key string, hold *coordinator.Hold) {
 		time.Sleep(time.Millisecond)
 	}
 	at := <-signal
-	faults.Say("ended %s %s %d %d", key, outcomeName(context.Cause(hold.Context())), at.UnixNano(), believed.UnixNano())
+	told <- fmt.Sprintf("%s %d %d", outcomeName(context.Cause(hold.Context())), at.UnixNano(), believed.UnixNano())
 }
 
 // outcomeName is one word for what a call or a cause says.
@@ -194,7 +198,7 @@ func fencedWrite(store rueidis.Client, name string, token uint64, value string) 
 	const script = `if tonumber(redis.call('HGET', KEYS[1], 'token') or '0') > tonumber(ARGV[1]) then return 0 end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'value', ARGV[2])
 return 1`
-	cmd := store.B().Eval().Script(script).Numkeys(1).Key("fenced:" + name).Arg(strconv.FormatUint(token, 10), value).Build()
+	cmd := store.B().Eval().Script(script).Numkeys(1).Key("fenced:"+name).Arg(strconv.FormatUint(token, 10), value).Build()
 	taken, err := store.Do(context.Background(), cmd).AsInt64()
 	return err == nil && taken == 1
 }
