@@ -112,13 +112,6 @@ func TestEndWithThatEndedDuringTheWaitEndsTheHold(t *testing.T) {
 	})
 }
 
-// waitOver makes sure that the call waits no longer.
-func (a *attempt) waitOver() {
-	a.t.Helper()
-	synctest.Wait()
-	require.True(a.t, a.done.Load(), "it still waits")
-}
-
 func TestUnlockOfALostHoldTakesEndWithBack(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 		ctx := &countingContext{Context: t.Context(), done: make(chan struct{})}

@@ -271,13 +271,6 @@ func TestRule11SharedModeLooksIntoChangesAtAPace(t *testing.T) {
 	})
 }
 
-// holdsAfter grants the acquire that was just sent.
-func (a *attempt) holdsAfter(s *script) *Hold {
-	a.t.Helper()
-	s.next(lease.Acquire).held(1, 100)
-	return a.holds()
-}
-
 func TestRule11EverythingChangedIsLookedIntoHoldersFirst(t *testing.T) {
 	tracked(t, func(t *testing.T, s *script, c *Coordinator) {
 		lockOf(t, c.Mutex("waits"))
