@@ -29,6 +29,7 @@ func startCluster(t testing.TB) *redistest.Server {
 
 // TestConformanceOnACluster: of one node, so that slots matter and nodes do not.
 func TestConformanceOnACluster(t *testing.T) {
+	skipIfShort(t)
 	server := startCluster(t)
 	leasetest.Run(t, func(testing.TB) leasetest.Env {
 		return leasetest.Env{

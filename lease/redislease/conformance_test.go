@@ -63,13 +63,23 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceWithTaggedPrefix(t *testing.T) {
+	skipIfShort(t)
 	leasetest.Run(t, newEnv(func(*rueidis.ClientOption) {}, redislease.Config{Prefix: "{app}:locks:"}))
 }
 
 func TestConformanceWithoutTracking(t *testing.T) {
+	skipIfShort(t)
 	leasetest.Run(t, newEnv(func(o *rueidis.ClientOption) { o.DisableCache = true }, redislease.Config{}))
 }
 
 func TestConformanceUnderRESP2(t *testing.T) {
 	leasetest.Run(t, newEnv(func(o *rueidis.ClientOption) { o.AlwaysRESP2 = true }, redislease.Config{}))
+}
+
+// skipIfShort leaves the plain and the RESP2 runs of the suite to short tests.
+func skipIfShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("one more run of the whole suite")
+	}
 }

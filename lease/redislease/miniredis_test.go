@@ -18,6 +18,7 @@ import (
 // TestConformanceOnMiniredis: a server that has no tracking, and whose time has
 // to be told to pass.
 func TestConformanceOnMiniredis(t *testing.T) {
+	skipIfShort(t)
 	leasetest.Run(t, func(t testing.TB) leasetest.Env {
 		server := miniredis.RunT(t)
 		return leasetest.Env{

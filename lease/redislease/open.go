@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/go-leasehold/leasehold/lease"
 )
+
+// openLimit is what Open may take at least, however short the leases are: a new
+// connection can need a name's look-up and a TLS handshake. Longer leases give
+// it as long as their TTL.
+const openLimit = 5 * time.Second
 
 // Open implements [lease.Store]: it connects, subscribes the inbox, and finds
 // out what the server can do. It fails where leases can't work at all: no
@@ -29,6 +36,8 @@ func (s *Store) Open(ctx context.Context, id string, sink lease.Sink) (lease.Cap
 	if opened {
 		return lease.Capabilities{}, errors.New("redislease: the store is open already")
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, max(s.config.TTL, openLimit), errPatience)
+	defer cancel()
 	// The client can't be told to give up, but its connections can be cut.
 	stop := context.AfterFunc(ctx, s.conns.close)
 	defer stop()
@@ -108,8 +117,12 @@ func (s *Store) open(ctx context.Context, sink lease.Sink) error {
 	for range lanes {
 		s.lanes = append(s.lanes, newLane(s, each))
 	}
+	level := slog.LevelWarn
+	if s.option.DisableCache {
+		level = slog.LevelInfo // it was chosen
+	}
 	for _, missing := range s.capabilities.Missing {
-		s.log.Warn("leasehold: "+missing, "addr", s.addr)
+		s.log.Log(ctx, level, "leasehold: "+missing, "addr", s.addr)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package redislease
 
 import (
+	"context"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leasehold/leasehold/internal/redistest"
 	"github.com/go-leasehold/leasehold/lease"
 )
 
@@ -151,5 +153,41 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 		body := comment.ReplaceAllString(source(name), "")
 		require.NotRegexp(t, `\.\.\s*(ttl|ends|now|first|last|score|size|floor|token)\b`, body, name)
 		require.NotRegexp(t, `\b(ttl|ends|now\(\)|first|last|score|size|floor)\s*\.\.`, body, name)
+	}
+}
+
+// TestRenewalWithTheLockAlone is what is sent while a slot moves, when scripts with more
+// keys are told to try again.
+func TestRenewalWithTheLockAlone(t *testing.T) {
+	server, key := redistest.Shared(t), redistest.Prefix(t)
+	s, err := New(server.Option(), Config{})
+	require.NoError(t, err)
+	_, err = s.Open(t.Context(), "bare", func(lease.Event) {})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close(context.Background())) }()
+	lock := s.names.lock(key)
+	for _, of := range []struct {
+		kind   lease.Kind
+		fields []string
+	}{
+		{lease.Mutex, []string{"bare:1", "1"}},
+		{lease.ReadWrite, []string{"mode", "write", "bare:1:write", "1"}},
+		{lease.ReadWrite, []string{"mode", "read", "bare:1", "1"}},
+	} {
+		server.Do(t, "DEL", lock)
+		server.Do(t, append([]string{"HSET", lock}, of.fields...)...)
+		server.Do(t, "PEXPIRE", lock, "60000")
+		for ticket, want := range map[lease.Ticket]lease.Status{1: lease.Held, 2: lease.Lost} {
+			r := lease.Request{Op: lease.Renew, Key: key, Kind: of.kind, Ticket: ticket, TTL: time.Hour, Tokens: 3}
+			p := s.prepare(&r, s.namesOf(key))
+			require.Contains(t, s.commands(nil, &p, bareLock)[0].Commands()[2:], "1", "one key")
+			reply, err := parseReply(s.client.Do(t.Context(), s.commands(nil, &p, bareLock)[0]))
+			require.NoError(t, err)
+			require.Equal(t, want, reply.Status)
+		}
+		message := server.Do(t, "PTTL", lock)
+		left, err := message.AsInt64()
+		require.NoError(t, err)
+		require.Greater(t, left, int64(60000))
 	}
 }
