@@ -58,6 +58,9 @@ type actor struct {
 
 	timer *time.Timer
 	armed instant // when timer fires; never if it isn't running
+	// armedLost is clock.lost when it was armed: a timer does not count the time
+	// for which the machine was suspended, and fires as much later.
+	armedLost int64
 
 	out effects
 }

@@ -176,6 +176,46 @@ func TestCloseWithRenewalInFlightLeavesNothing(t *testing.T) {
 	})
 }
 
+func TestAnswerAfterCloseDoesNoHarm(t *testing.T) {
+	answers := map[string]func(q *sent){
+		"done":   func(q *sent) { q.end() },
+		"held":   func(q *sent) { q.held(1, 100) },
+		"wait":   func(q *sent) { q.waits() },
+		"failed": func(q *sent) { q.fail(errStore) },
+		"closed": func(q *sent) { q.fail(lease.ErrStoreClosed) },
+		"kind":   func(q *sent) { q.fail(lease.ErrKind) },
+	}
+	for name, answer := range answers {
+		for _, op := range []lease.Op{lease.Acquire, lease.Renew, lease.Release} {
+			t.Run(fmt.Sprintf("%s to %v", name, op), func(t *testing.T) {
+				scripted(t, func(t *testing.T, s *script, c *Coordinator) {
+					s.mute = true
+					a := lockOf(t, c.Mutex("k"))
+					q := s.next(lease.Acquire)
+					switch op {
+					case lease.Renew:
+						q.held(1, 100)
+						q = s.after(time.Second, lease.Renew)
+					case lease.Release:
+						q.held(1, 100)
+						unlock(t, a.holds())
+						q = s.after(50*time.Millisecond, lease.Release)
+					}
+					z := closing(t, c, time.Second)
+					time.Sleep(time.Second + closeGrace)
+					synctest.Wait()
+					require.True(t, z.done.Load())
+					require.Error(t, z.err)
+					answer(q)
+					s.tell(lease.Event{Type: lease.Granted, Key: "k", Ticket: q.Ticket, First: 1, Last: 9})
+					s.quiet(time.Minute)
+					require.Zero(t, c.live.Load())
+				})
+			})
+		}
+	}
+}
+
 func TestStoreThatWasClosedEndsEverything(t *testing.T) {
 	for _, op := range []lease.Op{lease.Acquire, lease.Renew, lease.Release} {
 		t.Run(op.String(), func(t *testing.T) {

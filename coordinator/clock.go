@@ -22,23 +22,29 @@ func (t instant) add(d time.Duration) instant {
 
 func (t instant) sub(u instant) time.Duration { return time.Duration(t - u) }
 
-// jump is how far wall clock and monotonic clock may part between two looks
-// before the clock asks whether the machine was suspended.
-const jump = int64(time.Millisecond)
+const (
+	// jump is how far wall clock and monotonic clock may part between two looks
+	// before the clock asks whether the machine was suspended.
+	jump = int64(time.Millisecond)
+	// lookEvery is how old the last look may be when something is granted. A
+	// look costs as much again as reading the monotonic clock.
+	lookEvery = int64(100 * time.Microsecond)
+)
 
 // clock tells instants. Go's monotonic clock stands still while a machine is
 // suspended, and Redis's does not, so deadlines must count that time: after a
 // suspension every instant is later by as long as it lasted.
 //
 // Asking the system how long it was suspended costs a system call, so now only
-// looks whether the wall clock, which comes with the monotonic one at no cost,
-// has moved against it; the watchdog asks every second.
+// looks whether the wall clock has moved against the monotonic one; the watchdog
+// asks every second.
 type clock struct {
 	base  time.Time
 	slept func() (time.Duration, bool) // time suspended since boot; false: unknown here
 
 	first  int64        // slept() at the beginning
-	offset atomic.Int64 // wall clock less monotonic clock, at the last look
+	looked atomic.Int64 // the monotonic clock at the last look
+	offset atomic.Int64 // the wall clock less the monotonic clock then
 	lost   atomic.Int64 // time suspended since base
 }
 
@@ -52,19 +58,11 @@ func newClock(slept func() (time.Duration, bool)) *clock {
 	return k
 }
 
-// glance returns the present instant, without asking whether the machine was
-// suspended just now. It costs half of now, and serves where nothing is granted.
-func (k *clock) glance() instant {
-	return instant(int64(time.Since(k.base)) + k.lost.Load())
-}
-
 // now returns the present instant.
 func (k *clock) now() instant {
-	t := time.Now()
-	mono := int64(t.Sub(k.base))
-	offset := t.UnixNano() - mono
-	if d := offset - k.offset.Load(); d > jump || d < -jump {
-		k.look(offset)
+	mono := int64(time.Since(k.base))
+	if mono-k.looked.Load() > lookEvery {
+		k.look(false)
 	}
 	return instant(mono + k.lost.Load())
 }
@@ -80,36 +78,36 @@ func (k *clock) at(t time.Time, from instant, lost int64) instant {
 	return max(from, instant(int64(t.Sub(k.base))+lost))
 }
 
-// look finds out how long the machine was suspended, and says whether that is
-// more than was known. Where the system can't tell, a forward jump of the wall
-// clock counts as a suspension: at worst a lease is given up too early.
-func (k *clock) look(offset int64) bool {
-	before := k.offset.Swap(offset)
-	if d, ok := k.slept(); ok {
-		lost := int64(d) - k.first
-		// Below a millisecond it is the time between two readings.
-		return lost-k.lost.Load() > jump && k.raise(lost)
-	}
-	if d := offset - before; d > 50*jump {
-		return k.raise(k.lost.Load() + d)
-	}
-	return false
-}
-
-// check is look for the watchdog: it asks whatever the wall clock says.
-func (k *clock) check() bool {
+// look finds out whether the machine was suspended since the last look: if the
+// clocks have parted, or in any case if sure is set.
+func (k *clock) look(sure bool) {
 	t := time.Now()
-	return k.look(t.UnixNano() - int64(t.Sub(k.base)))
+	mono := int64(t.Sub(k.base))
+	k.looked.Store(mono)
+	offset := t.UnixNano() - mono
+	moved := offset - k.offset.Load()
+	if !sure && -jump <= moved && moved <= jump {
+		return
+	}
+	k.offset.Store(offset)
+	if d, ok := k.slept(); ok {
+		if lost := int64(d) - k.first; lost-k.lost.Load() > jump { // less is the time between two readings
+			k.raise(lost)
+		}
+		return
+	}
+	// Where the system can't tell, a forward jump of the wall clock counts as a
+	// suspension: at worst a lease is given up too early.
+	if moved > jump {
+		k.raise(k.lost.Load() + moved)
+	}
 }
 
-func (k *clock) raise(lost int64) bool {
+func (k *clock) raise(lost int64) {
 	for {
 		known := k.lost.Load()
-		if lost <= known {
-			return false
-		}
-		if k.lost.CompareAndSwap(known, lost) {
-			return true
+		if lost <= known || k.lost.CompareAndSwap(known, lost) {
+			return
 		}
 	}
 }

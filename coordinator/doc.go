@@ -65,11 +65,11 @@
 //	Redis is gone, waiting            retried with back-off; ErrUnavailable after WithUnavailableAfter, at once for TryLock
 //	a reply is lost                   the command is repeated; nothing is counted twice
 //	scripts are flushed               nothing; they are loaded again in the same call
-//	the key is deleted or flushed     ErrLeaseLost within a round trip for holds over 100 ms old, else at the next renewal
+//	the key is deleted or flushed     ErrLeaseLost within a round trip, once a hold is 100 ms old; without tracking at the next renewal
 //	a failover that lost the lease    as above; the next holder's token is greater all the same
 //	this process is paused            the hold's context ends when it runs on; what it writes before is for the token
 //	another process is killed         the key is granted when its lease ends, a TTL after its last renewal
-//	the wall clock steps              nothing; leases are counted by the monotonic clock
+//	the wall clock steps              nothing on Linux; elsewhere a step forward may end leases early
 //	Close                             ErrClosed for who waits; holds may finish until its context ends
 //
 // # What is not promised

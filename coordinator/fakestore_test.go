@@ -27,6 +27,7 @@ type script struct {
 	total   int  // commands, Busy not counted
 	obeying bool // answers everything by itself
 	closed  bool
+	mute    bool // Close answers nothing
 	token   uint64
 	arrived chan struct{} // has room for one
 }
@@ -89,7 +90,11 @@ func (s *script) Close(context.Context) error {
 	for _, q := range s.flying {
 		rest = append(rest, q)
 	}
+	mute := s.mute
 	s.mu.Unlock()
+	if mute {
+		return context.DeadlineExceeded
+	}
 	for _, q := range rest {
 		q.fail(lease.ErrStoreClosed)
 	}

@@ -71,7 +71,8 @@ func (h *Hold) Count() int {
 //   - nil: the hold was safe until now.
 //   - [ErrNotHeld]: it was unlocked before, or is nil.
 //   - [ErrLeaseLost], [ErrHoldExpired], [ErrClosed]: it had ended, and somebody
-//     else may have been inside since; its context said so.
+//     else may have been inside since; its context said so. Unlocking it again
+//     says the same again.
 func (h *Hold) Unlock() error {
 	if h == nil {
 		return ErrNotHeld
@@ -82,12 +83,7 @@ func (h *Hold) Unlock() error {
 		a.mu.Unlock()
 		return ErrNotHeld
 	}
-	var now instant
-	if a.waiting.n > 0 {
-		now = a.c.clock.now() // something will be granted
-	} else {
-		now = a.c.clock.glance()
-	}
+	now := a.c.clock.now()
 	c := h.claim
 	if c.state == granted && (now >= a.cur.until || now >= a.holdsDue) {
 		a.elapse(now) // so that it does not matter that a timer is late
@@ -212,7 +208,7 @@ func (h *Hold) endedLocked() error {
 	if c.state != granted {
 		return c.err
 	}
-	now := a.c.clock.now() // not a glance: whoever asks wants to be sure
+	now := a.c.clock.now()
 	if now >= a.cur.until {
 		return errNotRenewed
 	}

@@ -2,12 +2,15 @@ package coordinator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/go-leasehold/leasehold/lease"
 )
 
 // Inspect asks the store who holds a key, since when and for how long, and who
-// waits. A holder that retains an idle lease is shown as holding it.
+// waits. A holder that retains an idle lease is shown as holding it. The error is
+// [ErrUnavailable], [ErrKind] or [ErrClosed].
 func (c *Coordinator) Inspect(ctx context.Context, key string) (lease.Info, error) {
 	if err := validKey(key); err != nil {
 		return lease.Info{}, err
@@ -15,7 +18,8 @@ func (c *Coordinator) Inspect(ctx context.Context, key string) (lease.Info, erro
 	if ctx == nil {
 		return lease.Info{}, invalid("the context is nil")
 	}
-	return c.store.Inspect(ctx, key)
+	info, err := c.store.Inspect(ctx, key)
+	return info, asked(err)
 }
 
 // ForceUnlock takes a key from whoever holds it, in any process, and passes it
@@ -29,15 +33,28 @@ func (c *Coordinator) ForceUnlock(ctx context.Context, key string) error {
 	if ctx == nil {
 		return invalid("the context is nil")
 	}
-	return c.store.Force(ctx, key)
+	return asked(c.store.Force(ctx, key))
 }
 
 // Check looks for what is wrong with the server for locks: a policy that evicts
 // keys, a version, missing rights, and so on. An empty list is good news. The
-// error says that the server could not be asked.
+// error says that the server could not be asked: [ErrUnavailable].
 func (c *Coordinator) Check(ctx context.Context) ([]lease.Problem, error) {
 	if ctx == nil {
 		return nil, invalid("the context is nil")
 	}
-	return c.store.Check(ctx)
+	problems, err := c.store.Check(ctx)
+	return problems, asked(err)
+}
+
+// asked returns the error of a question to the store: ErrClosed, ErrKind, or
+// ErrUnavailable with the store's own.
+func asked(err error) error {
+	switch {
+	case err == nil || errors.Is(err, ErrKind):
+		return err
+	case errors.Is(err, lease.ErrStoreClosed):
+		return ErrClosed
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }

@@ -48,8 +48,8 @@ func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
 	}
 	a.adopt(kind, now)
 	a.enqueue(h)
-	if c.try && a.flight == nil {
-		a.retryAt = 0 // it wants to know now, whatever the pace of retrying
+	if c.try || a.waiting.n == 1 {
+		a.retryAt = 0 // it has not tried yet, whatever the pace of retrying
 	}
 	a.leave(now)
 	return mustWait
@@ -90,7 +90,7 @@ func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 		return false
 	}
 	c.ready = a.c.readies.get()
-	c.since = a.c.clock.glance()
+	c.since = a.c.clock.now()
 	a.enqueue(h)
 	a.mu.Unlock()
 	return true
@@ -237,7 +237,7 @@ func (a *actor) cancel(c *claim, say func(ours error) error) error {
 		a.finish(c, now)
 	}
 	// Nothing but failures, or silence, since the call.
-	if a.cur.phase != held && a.heard < c.since && (a.failing != 0 || a.flight != nil) {
+	if a.cur.phase != held && a.heard < c.since && (a.failing != 0 || a.flight != nil && a.flight.sent <= c.since) {
 		return say(a.unavailable())
 	}
 	return say(ErrNotAcquired)

@@ -125,7 +125,7 @@ func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, 
 		case entered:
 		case mustWait:
 			if err := a.wait(ctx, m, how.wait); err != nil {
-				waited := c.clock.glance().sub(m.since)
+				waited := c.clock.now().sub(m.since)
 				return nil, &WaitError{Key: key, Holder: m.more.holder, Waited: waited, Err: err}
 			}
 		}

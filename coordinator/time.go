@@ -150,10 +150,11 @@ func (a *actor) commandDue(now instant) instant {
 
 // wake makes the timer fire at the given moment, or before.
 func (a *actor) wake(at, now instant) {
-	if at >= a.armed {
+	lost := a.c.clock.lost.Load()
+	if at >= a.armed && lost == a.armedLost {
 		return
 	}
-	a.armed = at
+	a.armed, a.armedLost = at, lost
 	d := max(at.sub(now), 0)
 	if a.timer == nil {
 		a.timer = time.AfterFunc(d, a.onTimer)

@@ -18,6 +18,7 @@ const (
 // not its work: each actor's timer asks for them, and the store sends together
 // what comes together.
 func (c *Coordinator) watch() {
+	known := c.clock.lost.Load()
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
@@ -25,7 +26,9 @@ func (c *Coordinator) watch() {
 		case <-c.stop:
 			return
 		case <-ticker.C:
-			if c.clock.check() {
+			c.clock.look(true)
+			if lost := c.clock.lost.Load(); lost != known { // whoever noticed it
+				known = lost
 				c.tickAll()
 			}
 			c.tellAbandoned()
