@@ -66,8 +66,8 @@ func Owner(id string, t Ticket) string {
 	return id + ":" + strconv.FormatUint(uint64(t), 10)
 }
 
-// ParseOwner splits what [Owner] made. ok is false for names of another make
-// (a Java client's, for instance), which are returned whole as the id.
+// ParseOwner splits what [Owner] made. ok is false for names without a ticket,
+// which are returned whole as the id.
 func ParseOwner(owner string) (id string, t Ticket, ok bool) {
 	i := strings.LastIndexByte(owner, ':')
 	if i <= 0 {
