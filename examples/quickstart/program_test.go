@@ -84,7 +84,7 @@ func TestCtrlCEndsItCleanly(t *testing.T) {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	defer cmd.Process.Kill() //nolint:errcheck // it has ended, unless the test has failed
+	defer cmd.Process.Kill() // it has ended, unless the test has failed
 	lines := bufio.NewScanner(stderr)
 	var progress strings.Builder
 	for lines.Scan() {

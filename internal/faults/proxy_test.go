@@ -89,7 +89,7 @@ func TestHalfOpenAcceptsAndNeverAnswers(t *testing.T) {
 	p.HalfOpen(true)
 	conn, err := net.Dial("tcp", p.Addr())
 	require.NoError(t, err)
-	defer conn.Close() //nolint:errcheck // it is cut already
+	defer conn.Close() // it is cut already
 	_, err = conn.Write([]byte("PING\r\n"))
 	require.NoError(t, err)
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
@@ -120,7 +120,7 @@ func TestResetCutsWithRST(t *testing.T) {
 	p, client := behind(t)
 	conn, err := net.Dial("tcp", p.Addr())
 	require.NoError(t, err)
-	defer conn.Close() //nolint:errcheck // it is cut already
+	defer conn.Close() // it is cut already
 	_, err = conn.Write([]byte("PING\r\n"))
 	require.NoError(t, err)
 	_, err = io.ReadFull(conn, make([]byte, len("+PONG\r\n")))
