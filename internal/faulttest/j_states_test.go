@@ -1,6 +1,7 @@
 package faulttest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 type state struct {
 	code    string // of its errors
 	says    string // what an error tells of it, in words
+	newSays string // where it differs, to a process that comes later
 	args    []string
 	inflict func(t testing.TB, s *redistest.Server) (heal func())
 	opens   bool // a new process gets a coordinator all the same
@@ -35,6 +37,11 @@ var states = map[string]state{
 	}},
 	"read-only": {code: "READONLY", says: "read-only replica", inflict: func(t testing.TB, s *redistest.Server) func() {
 		s.Do(t, "REPLICAOF", "127.0.0.1", "1") // nobody is there, so it keeps what it has
+		return func() { s.Do(t, "REPLICAOF", "NO", "ONE") }
+	}},
+	"cut off replica": {code: "MASTERDOWN", says: "lost its master", newSays: "read-only replica", inflict: func(t testing.TB, s *redistest.Server) func() {
+		s.Do(t, "CONFIG", "SET", "replica-serve-stale-data", "no")
+		s.Do(t, "REPLICAOF", "127.0.0.1", "1")
 		return func() { s.Do(t, "REPLICAOF", "NO", "ONE") }
 	}},
 	"failed snapshot": {code: "MISCONF", says: "can't write its snapshots", opens: true, inflict: failSnapshot},
@@ -118,7 +125,7 @@ func load(t testing.TB, s *redistest.Server) func() {
 
 // answer is what the server says to a command, be it an error.
 func answer(t testing.TB, client rueidis.Client, words ...string) string {
-	message, err := client.Do(t.Context(), client.B().Arbitrary(words...).Build()).ToMessage()
+	message, err := client.Do(context.Background(), client.B().Arbitrary(words...).Build()).ToMessage()
 	if err != nil {
 		return err.Error()
 	}
