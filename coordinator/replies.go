@@ -11,6 +11,10 @@ import (
 // onReply handles the answer to the command on its way.
 func (a *actor) onReply(f *flight, r lease.Reply, err error) {
 	now := a.enter()
+	if a.flight != f { // everything here was ended meanwhile
+		a.leave(now)
+		return
+	}
 	a.flight = nil
 	if err != nil {
 		a.failed(f, err, now)
