@@ -135,9 +135,7 @@ func (s *Subscriber) Confirmed(name string) bool {
 	if c == nil {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state == confirmed
+	return c.is(confirmed)
 }
 
 // Wait returns when the first try to subscribe the channel is over: nil, or
@@ -189,25 +187,36 @@ func (s *Subscriber) unsubscribe(ctx context.Context, channels []*channel, ended
 	// Again and again, for a SUBSCRIBE on its way may be overtaken.
 	again := time.NewTicker(leaveInterval)
 	defer again.Stop()
+	asked := map[*channel]bool{}
 	for {
 		for _, c := range channels {
-			c.mu.Lock()
-			state := c.state
-			c.mu.Unlock()
-			if state == lost {
+			if c.is(lost) {
 				c.cancel() // there is nothing on the server to end
 			} else if !c.over.Load() {
 				s.client.Do(ctx, s.leave(c.name))
+				asked[c] = true
 			}
 		}
 		select {
 		case <-ended:
+			// Receive also returns for the end of a subscription that came before
+			// the SUBSCRIBE it had just sent. Nothing is under way any more, so
+			// this one comes behind.
+			for c := range asked {
+				s.client.Do(ctx, s.leave(c.name))
+			}
 			return nil
 		case <-ctx.Done():
 			return fmt.Errorf("pubsub: unsubscribing %d channels: %w", len(channels), context.Cause(ctx))
 		case <-again.C:
 		}
 	}
+}
+
+func (c *channel) is(state state) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == state
 }
 
 func (s *Subscriber) enter(name string) rueidis.Completed {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/internal/redistest"
@@ -141,11 +140,11 @@ func everything(t *testing.T, p *peer) {
 	slow.TTL = time.Millisecond
 	p.do(lease.Held, slow)
 	p.do(lease.Held, shared(acquire("rw", 6)))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *collector) {
 		info, err := p.Inspect(t.Context(), "rw")
 		require.NoError(c, err)
 		require.Len(c, info.Holders, 1)
-	}, limit, time.Millisecond)
+	})
 	p.do(lease.Held, shared(renew("rw", 6))) // drops the dead one
 }
 

@@ -3,9 +3,7 @@ package redislease_test
 import (
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/internal/redistest"
@@ -19,11 +17,11 @@ func startCluster(t testing.TB) *redistest.Server {
 	t.Helper()
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	server.Do(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *collector) {
 		info, err := readString(t, server, "CLUSTER", "INFO")
 		require.NoError(c, err)
 		require.Contains(c, info, "cluster_state:ok")
-	}, limit, 5*time.Millisecond)
+	})
 	return server
 }
 

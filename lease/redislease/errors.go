@@ -98,6 +98,9 @@ var (
 	// errPatience ends a request that was not answered in time.
 	errPatience = errors.New("not answered in time")
 
+	// errClosed ends a request that was on its way when Close ran out of time.
+	errClosed = errors.New("the store was closed before the answer")
+
 	// errInbox is why nothing joins a queue now.
 	errInbox = errors.New("the inbox is not subscribed")
 )

@@ -221,7 +221,8 @@ func (l *lane) close() {
 	l.work.Broadcast()
 }
 
-// abandon answers everything that is left.
+// abandon answers everything that is left: what was not sent was not done, and
+// of the rest nobody knows.
 func (l *lane) abandon() {
 	l.mu.Lock()
 	var left []*call
@@ -232,7 +233,11 @@ func (l *lane) abandon() {
 	l.work.Broadcast()
 	l.mu.Unlock()
 	for _, c := range left {
-		c.done(lease.Reply{}, lease.ErrStoreClosed)
+		if c.sent {
+			c.done(lease.Reply{}, l.store.wrap(c.request.Op.String(), errClosed))
+		} else {
+			c.done(lease.Reply{}, lease.ErrStoreClosed)
+		}
 	}
 }
 

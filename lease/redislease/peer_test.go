@@ -2,6 +2,7 @@ package redislease_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -156,4 +157,35 @@ func shared(r lease.Request) lease.Request {
 func exclusive(r lease.Request) lease.Request {
 	r.Kind = lease.ReadWrite
 	return r
+}
+
+// collector stands for the test in one try of eventually.
+type collector struct{ err error }
+
+// Errorf and FailNow make it a require.TestingT.
+func (c *collector) Errorf(format string, args ...any) { c.err = fmt.Errorf(format, args...) }
+func (c *collector) FailNow()                          { panic(c) }
+
+// eventually tries until nothing is found wrong.
+func eventually(t testing.TB, try func(c *collector)) {
+	t.Helper()
+	end := time.Now().Add(limit)
+	for {
+		c := &collector{}
+		func() {
+			defer func() {
+				if r := recover(); r != nil && r != any(c) {
+					panic(r)
+				}
+			}()
+			try(c)
+		}()
+		if c.err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			require.NoError(t, c.err, "after %v", limit)
+		}
+		time.Sleep(5 * time.Millisecond) // between two tries
+	}
 }

@@ -173,9 +173,9 @@ func (s *Store) usable() error {
 	return nil
 }
 
-// Close implements [lease.Store]. When ctx ends first, what is left is answered
-// with [lease.ErrStoreClosed], connections are cut, and the context's error is
-// returned. It may be called again.
+// Close implements [lease.Store]. When ctx ends first, what was not sent is
+// answered with [lease.ErrStoreClosed] and what was with an [Error], connections
+// are cut, and the context's error is returned. It may be called again.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closed
@@ -205,11 +205,11 @@ func (s *Store) shut(ctx context.Context) error {
 		l.close()
 	}
 	err := s.drain(ctx)
-	if err != nil {
-		s.conns.close() // lets whatever waits for the server go on
-	}
 	for _, l := range s.lanes {
 		l.abandon()
+	}
+	if err != nil {
+		s.conns.close() // lets whatever waits for the server go on
 	}
 	if closing := s.inbox.close(ctx); err == nil {
 		err = closing
