@@ -22,6 +22,7 @@ func (c *claim) watchHandle(a *actor) {
 func (h *Hold) watch(a *actor) {
 	x := h.extras()
 	x.watched = true
+	h.claim.kept = true
 	x.cleanup = runtime.AddCleanup(h, a.abandoned, h.claim)
 }
 

@@ -56,6 +56,9 @@ type actor struct {
 	elsewhere knowledge
 	stats     Stats
 
+	spare  *claim // claims to use again, linked by next
+	spares int
+
 	timer *time.Timer
 	armed instant // when timer fires; never if it isn't running
 	// armedLost is clock.lost when it was armed: a timer does not count the time
@@ -176,6 +179,7 @@ func (a *actor) retire() {
 func (a *actor) grant(c *claim, now instant) {
 	c.state = granted
 	c.token = a.cur.token()
+	c.hold.token = c.token
 	c.granted = now
 	a.holds.push(c)
 	if c.conf.maxHold > 0 {

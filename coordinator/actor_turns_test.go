@@ -240,9 +240,9 @@ func TestWaiterCancelledDuringGrantPassesItOn(t *testing.T) {
 	for name, others := range map[string]bool{"to the next": true, "to nobody": false} {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, func(t *testing.T, s *script, c *Coordinator) {
-				a := newClaim(lease.Exclusive, &c.Mutex("k").conf, nil, false)
-				h := &Hold{claim: a, parent: t.Context(), actor: c.actorOf("k")}
-				require.Equal(t, mustWait, h.actor.lock(h, lease.Mutex, nil))
+				h := &Hold{parent: t.Context(), actor: c.actorOf("k")}
+				require.Equal(t, mustWait, h.actor.lock(h, &wish{kind: lease.Mutex, mode: lease.Exclusive, conf: &c.Mutex("k").conf}))
+				a := h.claim
 				var b *attempt
 				if others {
 					b = lockOf(t, c.Mutex("k"))
@@ -263,9 +263,9 @@ func TestWaiterCancelledDuringGrantPassesItOn(t *testing.T) {
 
 func TestRefusalStandsThoughTheCallerIsCancelledInTheSameInstant(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
-		a := newClaim(lease.Exclusive, &c.Mutex("k").conf, nil, false)
-		h := &Hold{claim: a, parent: t.Context(), actor: c.actorOf("k")}
-		require.Equal(t, mustWait, h.actor.lock(h, lease.Mutex, nil))
+		h := &Hold{parent: t.Context(), actor: c.actorOf("k")}
+		require.Equal(t, mustWait, h.actor.lock(h, &wish{kind: lease.Mutex, mode: lease.Exclusive, conf: &c.Mutex("k").conf}))
+		a := h.claim
 		s.next(lease.Acquire).fail(lease.ErrKind)
 		err := h.actor.cancel(a, func(ours error) error { return ours })
 		require.ErrorIs(t, err, ErrKind)

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"runtime"
 	"slices"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -22,10 +21,11 @@ const (
 
 // claim is one caller's part in a key, from its call to the end of its hold.
 // While it waits it is an element of actor.waiting, while it holds of
-// actor.holds. Re-entry adds handles to one claim. It is made for every call,
-// so that it is kept small: what few calls have is in more.
+// actor.holds. Re-entry adds handles to one claim. Every call has one, so that
+// it is small (what few calls have is in more), and used again after a plain
+// Unlock.
 type claim struct {
-	// Set before the actor sees the claim, and not changed after.
+	// Set when the call is met, and not changed after.
 	conf  *mutexConfig
 	owner *owner
 	mode  lease.Mode
@@ -34,11 +34,12 @@ type claim struct {
 	// Guarded by actor.mu.
 	state      claimState
 	checked    bool  // has been looked at after checkHoldAfter
+	kept       bool  // others than its handle may point at it: it is not used again
 	handles    int32 // not yet unlocked: the re-entrancy depth
 	next, prev *claim
 	since      instant // of the call
 	granted    instant
-	token      uint64        // written once, at the grant: readable after it
+	token      uint64
 	ready      chan struct{} // is sent one value when the claim no longer waits
 	hold       *Hold         // the first handle; dropped once its clean-up is set
 	err        error         // why it is over
@@ -62,6 +63,7 @@ func (c *claim) extras() *claimExtras {
 	if c.more == nil {
 		c.more = &claimExtras{}
 	}
+	c.kept = true
 	return c.more
 }
 
@@ -86,21 +88,37 @@ type heldContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// newClaim makes the claim of one call.
-func newClaim(mode lease.Mode, conf *mutexConfig, chain *owner, debug bool) *claim {
-	c := &claim{mode: mode, conf: conf}
+// newClaim makes the claim of a call, or takes one that was used before. It is
+// called under the actor's mutex.
+func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, try bool, chain *owner) *claim {
+	c := a.spare
+	if c == nil {
+		c = &claim{}
+	} else {
+		a.spare, c.next = c.next, nil
+		a.spares--
+	}
+	c.mode, c.conf, c.try = mode, conf, try
 	if fixed := chain.fixedOwner(); fixed != nil {
 		c.owner = fixed
 	} else {
 		c.self.outer = chain
 		c.owner = &c.self
 	}
-	if debug {
-		x := c.extras()
-		x.place = make([]uintptr, 8)
-		x.place = x.place[:runtime.Callers(4, x.place)]
-	}
 	return c
+}
+
+// maxSpares bounds the claims that an actor keeps to use again.
+const maxSpares = 64
+
+// reuse keeps a claim that is over for another call, if nothing points at it.
+func (a *actor) reuse(c *claim) {
+	if c.kept || a.spares >= maxSpares {
+		return
+	}
+	*c = claim{next: a.spare}
+	a.spare = c
+	a.spares++
 }
 
 // limit sets when a handle's hold ends of itself.

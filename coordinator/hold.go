@@ -11,13 +11,14 @@ import (
 // Hold is one caller's time inside a lock, from the grant to Unlock. It may be
 // passed between goroutines; its methods may be called at the same time.
 type Hold struct {
-	// Written by Lock before anybody else has the hold.
+	// Written before Lock returns the hold.
 	actor  *actor
-	claim  *claim
 	parent context.Context // Lock's
-	number int             // of the handle in its claim
+	token  uint64
 
 	// Guarded by actor.mu.
+	claim    *claim // nil once it is unlocked
+	number   int    // of the handle in its claim
 	released bool
 	more     *holdExtras
 }
@@ -48,7 +49,7 @@ func (h *Hold) Key() string { return h.actor.key }
 // excludes a holder that was paused beyond its lease and does not know it yet
 // (Kleppmann, "How to do distributed locking", 2016). Re-entry does not raise
 // it.
-func (h *Hold) Token() uint64 { return h.claim.token }
+func (h *Hold) Token() uint64 { return h.token }
 
 // Count returns how many times the owner is inside: 1, or more after re-entry;
 // 0 once the hold is over.
@@ -96,7 +97,7 @@ func (h *Hold) Unlock() error {
 		}
 		return err
 	}
-	h.released = true
+	h.released, h.claim = true, nil
 	c.drop(h.number)
 	x := h.more
 	if x != nil && x.watched {
@@ -136,11 +137,16 @@ func (h *Hold) Context() context.Context {
 		defer a.mu.Unlock()
 		return x.ctx
 	}
+	var owner *owner
+	if h.claim != nil {
+		owner = h.claim.owner
+		h.claim.kept = true
+	}
 	a.mu.Unlock()
 
 	// The parent may be of the user's making, so it is not met under the mutex.
 	inner, cancel := context.WithCancelCause(h.parent)
-	ctx := &holdContext{Context: inner, owner: h.claim.owner}
+	ctx := &holdContext{Context: inner, owner: owner}
 
 	a.mu.Lock()
 	x := h.extras()
@@ -173,7 +179,7 @@ type holdContext struct {
 
 // Value returns the owner, or what Lock's context has.
 func (c *holdContext) Value(key any) any {
-	if key == (ownerKey{}) {
+	if key == (ownerKey{}) && c.owner != nil {
 		return c.owner
 	}
 	return c.Context.Value(key)
@@ -201,10 +207,10 @@ func (h *Hold) Valid() bool { return h.Err() == nil }
 // endedLocked returns why the hold is over, or nil. A timer that is late makes
 // no difference.
 func (h *Hold) endedLocked() error {
-	a, c := h.actor, h.claim
 	if h.released {
 		return ErrNotHeld
 	}
+	a, c := h.actor, h.claim
 	if c.state != granted {
 		return c.err
 	}
@@ -251,7 +257,11 @@ func (h *Hold) endWith(ctx context.Context) {
 	if ctx.Done() == nil {
 		return
 	}
-	a, c := h.actor, h.claim // not h: it shall be seen when it is dropped unlocked
+	a := h.actor
+	a.mu.Lock()
+	c := h.claim // not h: it shall be seen when it is dropped unlocked
+	c.kept = true
+	a.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() {
 		now := a.enter()
 		if c.state == granted {

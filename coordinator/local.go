@@ -17,18 +17,23 @@ const (
 )
 
 // lock handles a caller's wish to have the key.
-func (a *actor) lock(h *Hold, kind lease.Kind, chain *owner) lockOutcome {
-	c := h.claim
+func (a *actor) lock(h *Hold, w *wish) lockOutcome {
+	kind, chain := w.kind, w.chain
 	a.mu.Lock()
+	if a.gone {
+		a.mu.Unlock()
+		return moved
+	}
+	c := a.newClaim(w.mode, w.conf, w.try, chain)
+	h.claim = c
+	if w.place != nil {
+		c.extras().place = w.place
+	}
 	if a.lockIdle(h, kind) {
 		return entered
 	}
 	if chain == nil && a.lockBusy(h, kind) {
 		return mustWait
-	}
-	if a.gone {
-		a.mu.Unlock()
-		return moved
 	}
 	now := a.c.clock.now()
 	c.since = now
@@ -125,7 +130,7 @@ func (a *actor) reenter(h *Hold, chain *owner) bool {
 			a.turnAway(want, ErrUpgrade)
 			return true
 		}
-		h.claim = c
+		h.claim, h.token = c, c.token
 		c.handles++
 		x := c.extras()
 		x.numbered++
@@ -247,6 +252,7 @@ func (a *actor) cancel(c *claim, say func(ours error) error) error {
 func (a *actor) finish(c *claim, now instant) {
 	c.state, c.err, c.hold = over, ErrNotHeld, nil
 	a.holds.remove(c)
+	a.reuse(c)
 	if a.holds.n == 0 {
 		a.cur.idleFrom = now
 	}

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -102,6 +103,16 @@ func (m *Mutex) acquire(ctx context.Context, how call) (*Hold, error) {
 	return m.c.acquire(ctx, m.key, lease.Mutex, lease.Exclusive, &m.conf, how)
 }
 
+// wish is what a call wants of an actor.
+type wish struct {
+	kind  lease.Kind
+	mode  lease.Mode
+	try   bool
+	conf  *mutexConfig
+	chain *owner    // of the caller's context
+	place []uintptr // of the call, in debug mode
+}
+
 // acquire takes a hold of any mode.
 func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, mode lease.Mode,
 	conf *mutexConfig, how call,
@@ -112,18 +123,21 @@ func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, 
 	if conf.endWith != nil && conf.endWith.Err() != nil {
 		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, conf.endWith)}
 	}
-	chain := ownerOf(ctx)
-	m := newClaim(mode, conf, chain, c.conf.debug)
-	m.try = how.try
-	h := &Hold{claim: m, parent: ctx}
+	w := wish{kind: kind, mode: mode, try: how.try, conf: conf, chain: ownerOf(ctx)}
+	if c.conf.debug {
+		w.place = make([]uintptr, 8)
+		w.place = w.place[:runtime.Callers(4, w.place)]
+	}
+	h := &Hold{parent: ctx}
 	for {
 		a := c.actorOf(key)
 		h.actor = a
-		switch a.lock(h, kind, chain) {
+		switch a.lock(h, &w) {
 		case moved:
 			continue
 		case entered:
 		case mustWait:
+			m := h.claim
 			if err := a.wait(ctx, m, how.wait); err != nil {
 				waited := c.clock.now().sub(m.since)
 				return nil, &WaitError{Key: key, Holder: m.more.holder, Waited: waited, Err: err}
