@@ -46,7 +46,7 @@ func exported(t *testing.T, path string, kind ast.ObjKind, begin string) (names 
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	require.NoError(t, err)
-	for name, object := range file.Scope.Objects { //nolint:staticcheck // it is deprecated for what it can't resolve; the names of a file it knows
+	for name, object := range file.Scope.Objects {
 		if object.Kind == kind && strings.HasPrefix(name, begin) {
 			names = append(names, name)
 		}
