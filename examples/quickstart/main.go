@@ -2,9 +2,9 @@
 // Redis by reading, adding one and writing back, which is only right under a lock. It does so first on one key
 // that everybody wants, then on many, and shows what came out: an exact counter, and what it cost.
 //
-//	go run ./quickstart                         # with a server of its own
-//	go run ./quickstart -redis 127.0.0.1:6379   # on yours
-//	go run ./quickstart -processes 8 -goroutines 50 -duration 10s -keys 1000
+//	go run ./examples/quickstart                         # with a server of its own
+//	go run ./examples/quickstart -redis 127.0.0.1:6379   # on yours
+//	go run ./examples/quickstart -processes 8 -goroutines 50 -duration 10s -keys 1000
 //
 // The lock itself is in work.go; the rest starts processes and counts.
 package main

@@ -42,8 +42,8 @@ func TestTableSaysWhatIsWrongAndWhatIsNotKnown(t *testing.T) {
 		{name: "one key", duration: time.Second, locks: 1234, counted: 1234, commands: 0.5, scripts: 0.1, shares: []float64{1}},
 		{name: "2 keys", duration: time.Second, locks: 5, counted: 4, commands: -1, scripts: -1, shares: []float64{1}},
 	})
-	require.Contains(t, out.String(), "1,234 exact         4 WRONG")
-	require.Contains(t, out.String(), "0.50       not known")
+	require.Contains(t, out.String(), "1,234 exact           4 WRONG")
+	require.Contains(t, out.String(), "0.50         not known")
 	out.Reset()
 	printTable(&out, nil)
 	require.Empty(t, out.String())

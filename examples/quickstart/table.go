@@ -16,7 +16,7 @@ func printTable(out io.Writer, rounds []result) {
 	row := func(name string, cell func(result) string) {
 		fmt.Fprintf(out, "%-24s", name)
 		for _, r := range rounds {
-			fmt.Fprintf(out, "%16s", cell(r))
+			fmt.Fprintf(out, "%18s", cell(r))
 		}
 		fmt.Fprintln(out)
 	}

@@ -105,6 +105,7 @@ func (m *member) next(ctx context.Context) (word, error) {
 // order tells every worker the same. One that has died says so where its answer is awaited.
 func (t *team) order(o order) {
 	for _, m := range t.members {
+		m.locks.Store(0)
 		_ = m.give.Encode(o)
 	}
 }
@@ -139,11 +140,11 @@ func (t *team) close() error {
 	for _, m := range t.members {
 		_ = m.in.Close() // one that is gone needs no word of it
 	}
-	deadline := time.NewTimer(closeLimit + time.Second)
-	defer deadline.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit+time.Second)
+	defer cancel()
 	var errs []error
 	for _, m := range t.members {
-		if !m.drain(deadline.C) {
+		if !m.drain(ctx.Done()) {
 			_ = m.cmd.Process.Kill() // Wait tells how it ended
 			m.drain(nil)
 		}
@@ -156,7 +157,7 @@ func (t *team) close() error {
 }
 
 // drain reads a worker's output to its end; false means that the deadline came first.
-func (m *member) drain(deadline <-chan time.Time) bool {
+func (m *member) drain(deadline <-chan struct{}) bool {
 	for {
 		select {
 		case _, ok := <-m.words:

@@ -68,10 +68,10 @@ func (i *incrementer) increment(ctx context.Context, key string) (wait time.Dura
 	return wait, nil
 }
 
-// run lets many goroutines increment counters drawn at random until stop is closed or one of them fails. Whoever waits
-// for a lock then still gets it, and puts it back.
-func (i *incrementer) run(o order, stop <-chan struct{}) (samples, error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+// run lets many goroutines increment counters drawn at random until stop is closed, ctx ends, or one of them fails.
+// When it is told to stop, whoever waits for a lock still gets it, and counts.
+func (i *incrementer) run(ctx context.Context, o order, stop <-chan struct{}) (samples, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	waits := make([]samples, o.Goroutines)
 	var wg sync.WaitGroup

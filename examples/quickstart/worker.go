@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -65,9 +66,12 @@ func worker(addr string, in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// round works until the next order, or the end of all orders, and says how far it is meanwhile.
+// round works until the next order, and says how far it is meanwhile. The end of all orders ends it at once, for
+// nobody waits for its result any more.
 func round(i *incrementer, o order, orders <-chan order, voice *voice) word {
 	i.done.Store(0)
+	ctx, abandon := context.WithCancelCause(context.Background())
+	defer abandon(nil)
 	stop := make(chan struct{})
 	over := make(chan struct{})
 	var wg sync.WaitGroup
@@ -78,7 +82,10 @@ func round(i *incrementer, o order, orders <-chan order, voice *voice) word {
 			select {
 			case <-ticker.C:
 				voice.say(word{Locks: i.done.Load()})
-			case <-orders:
+			case _, ok := <-orders:
+				if !ok {
+					abandon(errors.New("the parent is gone"))
+				}
 				close(stop)
 				return
 			case <-over:
@@ -86,7 +93,7 @@ func round(i *incrementer, o order, orders <-chan order, voice *voice) word {
 			}
 		}
 	})
-	waits, err := i.run(o, stop)
+	waits, err := i.run(ctx, o, stop)
 	close(over)
 	wg.Wait()
 	w := word{Done: true, Locks: i.done.Load(), Waits: waits}
