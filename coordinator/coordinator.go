@@ -34,6 +34,8 @@ type Coordinator struct {
 	heard   atomic.Uint64 // raised when notices were lost: what was known before is void
 	knowing atomic.Int64  // actors that know of another holder
 
+	sleptThrough int64 // clock.lost as the keys know it; of watch alone
+
 	journal  *journal
 	examiner chan struct{} // has room for one: look at everything
 
@@ -73,18 +75,24 @@ func NewWithStore(store lease.Store, opts ...Option) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(store, conf)
+	if store == nil {
+		return nil, invalid("the store is nil")
+	}
+	return open(store, conf, newJournal(conf.logger))
 }
 
 func configure(opts []Option) (config, error) {
 	conf := defaults()
 	for _, o := range opts {
+		if o == nil {
+			return conf, invalid("an Option is nil")
+		}
 		o(&conf)
 	}
 	return conf, conf.validate()
 }
 
-func open(store lease.Store, conf config) (*Coordinator, error) {
+func open(store lease.Store, conf config, journal *journal) (*Coordinator, error) {
 	c := &Coordinator{
 		conf:     conf,
 		id:       newID(),
@@ -95,7 +103,7 @@ func open(store lease.Store, conf config) (*Coordinator, error) {
 		emptied:  make(chan struct{}, 1),
 		closed:   make(chan struct{}),
 		stop:     make(chan struct{}),
-		journal:  newJournal(conf.logger),
+		journal:  journal,
 	}
 	c.readies.New = func() any { return make(chan struct{}, 1) }
 	ctx, cancel := context.WithTimeout(context.Background(), openFor)

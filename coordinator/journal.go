@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,37 @@ func (j *journal) end() {
 	case <-j.done:
 	case <-time.After(closeGrace):
 	}
+}
+
+// journalHandler has what a store logs written by the journal.
+type journalHandler struct {
+	journal *journal
+	to      slog.Handler
+}
+
+// Enabled implements [slog.Handler]. It does not ask the user's handler.
+func (h journalHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements [slog.Handler].
+func (h journalHandler) Handle(ctx context.Context, r slog.Record) error {
+	r = r.Clone()
+	ctx = context.WithoutCancel(ctx)
+	h.journal.put(func(*slog.Logger) {
+		if h.to.Enabled(ctx, r.Level) {
+			_ = h.to.Handle(ctx, r) // as slog does
+		}
+	})
+	return nil
+}
+
+// WithAttrs implements [slog.Handler].
+func (h journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return journalHandler{h.journal, h.to.WithAttrs(attrs)}
+}
+
+// WithGroup implements [slog.Handler].
+func (h journalHandler) WithGroup(name string) slog.Handler {
+	return journalHandler{h.journal, h.to.WithGroup(name)}
 }
 
 // put never blocks: a logger that is too slow loses lines.

@@ -25,6 +25,9 @@ func (c *Coordinator) Mutex(key string, opts ...MutexOption) *Mutex {
 	m := &Mutex{c: c, key: key, conf: mutexConfig{ttl: c.conf.ttl}}
 	m.err = validKey(key)
 	for _, o := range opts {
+		if o == nil {
+			o = func(*mutexConfig) error { return invalid("a MutexOption is nil") }
+		}
 		if err := o(&m.conf); err != nil && m.err == nil {
 			m.err = err
 		}
@@ -73,6 +76,9 @@ func (m *Mutex) TryLockFor(ctx context.Context, d time.Duration) (*Hold, error) 
 // or not. Do returns fn's error, and that the hold was lost where it was, even
 // if fn was content: what it did last may have been done beside another holder.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) (err error) {
+	if m.err == nil && fn == nil {
+		return invalid("Do without a function")
+	}
 	hold, err := m.acquire(ctx, call{wait: -1, endWith: ctx})
 	if err != nil {
 		return err

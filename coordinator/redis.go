@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"log/slog"
+
 	"github.com/redis/rueidis"
 
 	"github.com/go-leasehold/leasehold/lease/redislease"
@@ -18,14 +20,16 @@ func New(redis rueidis.ClientOption, opts ...Option) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
+	journal := newJournal(conf.logger)
 	store, err := redislease.New(redis, redislease.Config{
 		Prefix:         conf.prefix,
 		TTL:            conf.ttl,
 		TokenRetention: conf.tokenRetention,
-		Logger:         conf.logger,
+		Logger:         slog.New(journalHandler{journal, conf.logger.Handler()}),
 	})
 	if err != nil {
+		journal.end()
 		return nil, invalid("%v", err)
 	}
-	return open(store, conf)
+	return open(store, conf, journal)
 }

@@ -154,6 +154,7 @@ func (a *actor) wake(at, now instant) {
 	if at >= a.armed && lost == a.armedLost {
 		return
 	}
+	at = min(at, a.armed)
 	a.armed, a.armedLost = at, lost
 	d := max(at.sub(now), 0)
 	if a.timer == nil {

@@ -18,7 +18,6 @@ const (
 // not its work: each actor's timer asks for them, and the store sends together
 // what comes together.
 func (c *Coordinator) watch() {
-	known := c.clock.lost.Load()
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
@@ -26,15 +25,21 @@ func (c *Coordinator) watch() {
 		case <-c.stop:
 			return
 		case <-ticker.C:
-			c.clock.look(true)
-			if lost := c.clock.lost.Load(); lost != known { // whoever noticed it
-				known = lost
-				c.tickAll()
-			}
+			c.checkSleep()
 			c.tellAbandoned()
 		case <-c.examiner:
 			c.examineAll()
 		}
+	}
+}
+
+// checkSleep asks whether the machine was suspended, and tells every key if it
+// was, whoever noticed it.
+func (c *Coordinator) checkSleep() {
+	c.clock.look(true)
+	if lost := c.clock.lost.Load(); lost != c.sleptThrough {
+		c.sleptThrough = lost
+		c.tickAll()
 	}
 }
 
@@ -65,6 +70,7 @@ func (c *Coordinator) examineAll() {
 				return
 			case <-time.After(examineEvery):
 			}
+			c.checkSleep()
 		}
 		a.examine()
 	}
