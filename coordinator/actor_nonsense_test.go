@@ -19,6 +19,7 @@ import (
 // dealt out twice by one lease, no two holds that exclude each other here, and
 // once the store comes to reason every wait ends and nothing is left.
 func TestWhateverTheStoreSays(t *testing.T) {
+	manyRuns(t, "40")
 	rapid.Check(t, func(r *rapid.T) {
 		var wrong error
 		tracking := rapid.Bool().Draw(r, "tracking")

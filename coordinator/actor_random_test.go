@@ -25,17 +25,7 @@ import (
 // nothing is left at the end. rapid tells the seed of a run that fails.
 // LEASEHOLD_TORTURE=1 makes 5,000 runs, a larger number as many as it says.
 func TestRandomLoadUnderFaults(t *testing.T) {
-	runs := "60"
-	switch n := os.Getenv("LEASEHOLD_TORTURE"); n {
-	case "":
-	case "1":
-		runs = "5000"
-	default:
-		runs = n
-	}
-	before := flag.Lookup("rapid.checks").Value.String()
-	require.NoError(t, flag.Set("rapid.checks", runs))
-	defer func() { require.NoError(t, flag.Set("rapid.checks", before)) }()
+	manyRuns(t, "60")
 	rapid.Check(t, func(r *rapid.T) {
 		p := drawPlan(r)
 		synctest.Test(t, func(t *testing.T) {
@@ -44,6 +34,21 @@ func TestRandomLoadUnderFaults(t *testing.T) {
 			}
 		})
 	})
+}
+
+// manyRuns sets how often rapid runs a test: in normal runs n times.
+func manyRuns(t *testing.T, n string) {
+	t.Helper()
+	switch env := os.Getenv("LEASEHOLD_TORTURE"); env {
+	case "":
+	case "1":
+		n = "5000"
+	default:
+		n = env
+	}
+	before := flag.Lookup("rapid.checks").Value.String()
+	require.NoError(t, flag.Set("rapid.checks", n))
+	t.Cleanup(func() { require.NoError(t, flag.Set("rapid.checks", before)) })
 }
 
 // plan is everything that happens in one run.
