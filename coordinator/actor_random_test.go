@@ -25,7 +25,7 @@ import (
 // nothing is left at the end. rapid tells the seed of a run that fails.
 // LEASEHOLD_TORTURE=1 makes 5,000 runs, a larger number as many as it says.
 func TestRandomLoadUnderFaults(t *testing.T) {
-	manyRuns(t, "60")
+	manyRuns(t, "30")
 	rapid.Check(t, func(r *rapid.T) {
 		p := drawPlan(r)
 		synctest.Test(t, func(t *testing.T) {
