@@ -22,8 +22,19 @@
 local owner, form, ttl, size = ARGV[8], ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
 local waits, ask, age = ARGV[12] == '1', ARGV[13] == '1', tonumber(ARGV[14])
 
+-- The short way of a mutex that nobody has and nobody waits for.
+local busy = redis.call('EXISTS', lock, queue) > 0
+if kind == 'mutex' and not busy then
+  local first, last = 0, 0
+  if size > 0 then
+    first, last = take(size)
+  end
+  redis.call('HSET', lock, owner, 1)
+  redis.call('PEXPIRE', lock, ttl)
+  return {1, first, last, 0, 0}
+end
 -- functions.lua
-if redis.call('EXISTS', lock, queue) > 0 then
+if busy then
   load()
   local error = clash()
   if error then

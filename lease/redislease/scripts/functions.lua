@@ -2,6 +2,7 @@
 -- What the scripts share. It is put where a script has a line with this file's name, in one chunk with it and the
 -- prelude, so everything is local. A script pays for these definitions each time it runs: what is common, and can be
 -- done in straight code, stands before that line.
+
 -- What is known of the lock; load fills it in, hold and leave keep it right.
 local layout       -- what it is held as: mutex, rw, other; nil: free
 local writer       -- the exclusive owner
@@ -10,21 +11,8 @@ local deadlines = {}
 local since = {}   -- of readers
 local full         -- ms to live, where this script has just set it
 
-local now_us, newest
 local told = {}     -- who knows from a grant of this script that others wait
 local places, at, whole = {}, 1, false -- the front of the queue: member, score, member, score...
-
-local function digits(number)
-  return string.format('%.0f', number)
-end
-
-local function now()
-  if not now_us then
-    local time = redis.call('TIME')
-    now_us = time[1] * 1000000 + time[2]
-  end
-  return now_us
-end
 
 local function deadline_key(owner)
   return string.sub(queue, 1, tail_from - 6) .. 'reader:' .. owner .. string.sub(queue, tail_from)
@@ -108,37 +96,6 @@ local function clash()
   if layout and layout ~= kind then
     return conflict('in use as ' .. layout)
   end
-end
-
--- token_of is the token in the counter's value.
-local function token_of(value)
-  local token = string.match(value or '', '^%d+')
-  return tonumber(token or '0')
-end
-
--- take hands out a block of fresh tokens: above all that were given out, and above the time in µs, so that they
--- grow even where the counter was lost. start is since when the holder holds (nil: since now).
-local function take(size, start)
-  local floor = now()
-  if newest then
-    floor = math.max(floor, newest)
-  end
-  local tail = ':' .. (start or digits(now()))
-  local old = redis.pcall('SET', counter, digits(floor + size) .. tail, 'PX', keep, 'GET')
-  local stored
-  if type(old) == 'table' and old.err then -- before Redis 6.2: no GET there
-    stored = token_of(redis.call('GET', counter))
-    floor = math.max(floor, stored)
-    redis.call('SET', counter, digits(floor + size) .. tail, 'PX', keep)
-  else
-    stored = token_of(old)
-    if stored > floor then -- the counter has outrun the clock
-      floor = stored
-      redis.call('SET', counter, digits(floor + size) .. tail, 'PX', keep)
-    end
-  end
-  newest = floor + size
-  return floor + 1, newest
 end
 
 -- newest_token is the newest token given out, and since when its holder held.

@@ -21,3 +21,49 @@
 local lock, queue, counter = KEYS[1], KEYS[2], KEYS[3]
 local kind, publish, inbox, inbox_end, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key_from, tail_from = tonumber(ARGV[6]), tonumber(ARGV[7])
+
+local now_us -- the server's clock in µs, once asked
+local newest -- the newest token given out, where it is known
+
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+local function now()
+  if not now_us then
+    local time = redis.call('TIME')
+    now_us = time[1] * 1000000 + time[2]
+  end
+  return now_us
+end
+
+-- token_of is the token in the counter's value.
+local function token_of(value)
+  local token = string.match(value or '', '^%d+')
+  return tonumber(token or '0')
+end
+
+-- take hands out a block of fresh tokens: above all that were given out, and above the time in µs, so that they
+-- grow even where the counter was lost. start is since when the holder holds (nil: since now).
+local function take(size, start)
+  local floor = now()
+  if newest then
+    floor = math.max(floor, newest)
+  end
+  local tail = ':' .. (start or digits(now()))
+  local old = redis.pcall('SET', counter, digits(floor + size) .. tail, 'PX', keep, 'GET')
+  local stored
+  if type(old) == 'table' and old.err then -- before Redis 6.2: no GET there
+    stored = token_of(redis.call('GET', counter))
+    floor = math.max(floor, stored)
+    redis.call('SET', counter, digits(floor + size) .. tail, 'PX', keep)
+  else
+    stored = token_of(old)
+    if stored > floor then -- the counter has outrun the clock
+      floor = stored
+      redis.call('SET', counter, digits(floor + size) .. tail, 'PX', keep)
+    end
+  end
+  newest = floor + size
+  return floor + 1, newest
+end

@@ -38,45 +38,34 @@ if freed and ARGV[13] ~= '1' then
     end
   end
   if id then
-    local time = redis.call('TIME')
-    local now = time[1] * 1000000 + time[2]
-    local floor = now
-    local tail = string.format(':%.0f', now)
-    local old = redis.pcall('SET', counter, string.format('%.0f', floor + size) .. tail, 'PX', keep, 'GET')
-    if type(old) ~= 'table' or not old.err then -- else before Redis 6.2
-      local stored = tonumber(string.match(old or '0', '^%d+'))
-      if stored > floor then -- the counter has outrun the clock
-        floor = stored
-        redis.call('SET', counter, string.format('%.0f', floor + size) .. tail, 'PX', keep)
+    local first, last = take(tonumber(size))
+    redis.call('ZREM', queue, front[1])
+    local contended = (#front > 2 or successor ~= '') and 1 or 0
+    local grant = 'grant ' .. head .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. contended .. ' '
+    if redis.call(publish, inbox .. id .. inbox_end, grant .. string.sub(lock, key_from)) > 0 then
+      redis.call('HSET', lock, head, 1)
+      redis.call('PEXPIRE', lock, ttl)
+      if successor == '' then
+        return {5}
       end
-      redis.call('ZREM', queue, front[1])
-      local contended = (#front > 2 or successor ~= '') and 1 or 0
-      local grant = string.format('grant %s %.0f %.0f %d ', head, floor + 1, floor + size, contended)
-      if redis.call(publish, inbox .. id .. inbox_end, grant .. string.sub(lock, key_from)) > 0 then
-        redis.call('HSET', lock, head, 1)
-        redis.call('PEXPIRE', lock, ttl)
-        if successor == '' then
-          return {5}
-        end
-        local age, score, rank = tonumber(ARGV[14]), now, 0
-        if age >= 0 then
-          score = now - age
-        elseif #front > 2 then
-          score = math.max(now, front[#front] + 1)
-        end
-        local place = ARGV[10] .. ARGV[11] .. '/' .. ARGV[12] .. ':' .. successor
-        for i = 3, #front, 2 do
-          local other = tonumber(front[i + 1])
-          if other < score or other == score and front[i] < place then
-            rank = rank + 1
-          end
-        end
-        redis.call('ZADD', queue, 'NX', string.format('%.0f', score), place)
-        if redis.call('PTTL', queue) < ARGV[11] * 7 / 8 then
-          redis.call('PEXPIRE', queue, ARGV[11])
-        end
-        return {2, tonumber(ttl), rank, floor + size, head, 1}
+      local age, score, rank = tonumber(ARGV[14]), now(), 0
+      if age >= 0 then
+        score = score - age
+      elseif #front > 2 then
+        score = math.max(score, front[#front] + 1)
       end
+      local place = ARGV[10] .. ARGV[11] .. '/' .. ARGV[12] .. ':' .. successor
+      for i = 3, #front, 2 do
+        local other = tonumber(front[i + 1])
+        if other < score or other == score and front[i] < place then
+          rank = rank + 1
+        end
+      end
+      redis.call('ZADD', queue, 'NX', digits(score), place)
+      if redis.call('PTTL', queue) < ARGV[11] * 7 / 8 then
+        redis.call('PEXPIRE', queue, ARGV[11])
+      end
+      return {2, tonumber(ttl), rank, last, head, 1}
     end
   end
 end

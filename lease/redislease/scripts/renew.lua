@@ -14,6 +14,21 @@
 -- Retry    safe: extends its own lease only, and never shortens it
 local owner, ttl, size = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 
+-- The short way of a mutex whose process needs no tokens.
+if kind == 'mutex' and queue and size <= 0 then
+  local fields = redis.call('HMGET', lock, owner, 'mode')
+  if not fields[1] or fields[2] then
+    return {4}
+  end
+  if redis.call('PTTL', lock) < ttl then
+    redis.call('PEXPIRE', lock, ttl)
+  end
+  local count = redis.call('ZCARD', queue)
+  if count > 0 and redis.call('PTTL', queue) < ttl * 7 / 8 then
+    redis.call('PEXPIRE', queue, ttl)
+  end
+  return {1, 0, 0, count > 0 and 1 or 0, count}
+end
 -- functions.lua
 if not queue then
   local field = kind == 'mutex' and owner or owner .. ':write'
