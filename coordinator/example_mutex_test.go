@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/coordinator/coordinatortest"
+	"github.com/go-leasehold/leasehold/lease/memlease"
 )
 
 // These examples need no server: h.Coordinator is a coordinator in memory, and
@@ -322,5 +323,26 @@ func ExampleCoordinator_Snapshot() {
 	// Output:
 	// order:42 held 1 hold 0 waiters
 	// 1 grant, 0 lost
+	// <nil>
+}
+
+// A store in memory: the same locks, within one process, and no Redis.
+func ExampleNewWithStore() {
+	server := memlease.NewServer()
+	defer server.Close()
+	ctx := context.Background()
+
+	locks, err := coordinator.NewWithStore(server.Store())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = locks.Mutex("config").Do(ctx, func(context.Context) error {
+		fmt.Println("alone")
+		return nil
+	})
+	fmt.Println(errors.Join(err, locks.Close(ctx)))
+	// Output:
+	// alone
 	// <nil>
 }
