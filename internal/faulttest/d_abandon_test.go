@@ -31,13 +31,13 @@ func TestRenewalFollowsTheWorkNotTheProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const ttl = 1200 * time.Millisecond
+			const ttl = 3 * time.Second
 			server := redistest.Shared(t)
 			key := redistest.Prefix(t) + "k"
 			proxy := faults.NewProxy(t, server.Addr())
 			net := listen(proxy)
-			c := process(t, proxy.Addr(), ours(ttl)...)
-			other := process(t, server.Addr(), ours(ttl)...)
+			c := steady(t, proxy.Addr(), ours(ttl)...)
+			other := steady(t, server.Addr(), ours(ttl)...)
 
 			hold, why := abandon(t, c, key)
 			// The process lives on, so without a release it would be renewed for ever.
@@ -50,7 +50,7 @@ func TestRenewalFollowsTheWorkNotTheProcess(t *testing.T) {
 			}
 			require.True(t, next.Valid())
 			eventually(t, hangs, "nothing left to do", func() bool { return len(c.Snapshot().Keys) == 0 })
-			staysQuiet(t, net, ttl, about(key), "a command for a lock that nobody works under")
+			staysQuiet(t, net, ttl/2, about(key), "a command for a lock that nobody works under")
 			require.True(t, next.Valid(), "the late Unlock touched somebody else's hold")
 			require.NoError(t, next.Unlock())
 		})
@@ -123,7 +123,7 @@ func TestForgottenHoldIsReported(t *testing.T) {
 	server := redistest.Shared(t)
 	key := redistest.Prefix(t) + "k"
 	log, logged := logTo()
-	c := process(t, server.Addr(), ours(time.Second, coordinator.WithDebug(), logged)...)
+	c := steady(t, server.Addr(), ours(time.Second, coordinator.WithDebug(), logged)...)
 	forget(t, c, key)
 	eventually(t, hangs, "the log line", func() bool {
 		runtime.GC()

@@ -27,7 +27,7 @@ func TestLossAtTheInstantOfUnlockHasOneOutcome(t *testing.T) {
 	proxy := faults.NewProxy(t, server.Addr())
 	net := listen(proxy)
 	log, logged := logTo()
-	c := process(t, proxy.Addr(), ours(2*time.Second, logged)...)
+	c := steady(t, proxy.Addr(), ours(2*time.Second, logged)...)
 	var released, lost atomic.Int64
 	for round := range rounds(5, 100) {
 		names := make([]string, together)

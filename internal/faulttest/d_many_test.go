@@ -17,15 +17,15 @@ import (
 // stack and no goroutine each, and stand in nobody's way. It measures the whole process, so it runs alone.
 func TestThousandsOfHeldKeysAreRenewedInTime(t *testing.T) {
 	n := rounds(2_000, 20_000)
-	ttl := lasting(2*time.Second, 10*time.Second)
+	ttl := lasting(4500*time.Millisecond, 10*time.Second)
 	server := redistest.Start(t)
-	c := process(t, server.Addr(), coordinator.WithTTL(ttl))
+	c := steady(t, server.Addr(), coordinator.WithTTL(ttl))
 	holds := holdMany(t, c, n)
 	before, usage := stats(c), measure()
 	reads := info(t, server, "stats", "total_reads_processed")
 
 	var slowest time.Duration
-	for end := time.Now().Add(lasting(2500*time.Millisecond, 30*time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(lasting(3500*time.Millisecond, 30*time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		hold, took, err := try(t, c.Mutex("another"))
 		require.NoError(t, err)
 		require.NoError(t, hold.Unlock())

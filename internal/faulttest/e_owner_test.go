@@ -18,8 +18,8 @@ func TestLateUnlockOfASharedMutexSparesTheNextHold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	key := redistest.Prefix(t) + "k"
-	c := process(t, server.Addr(), ours(2*time.Second)...)
-	other := process(t, server.Addr(), ours(2*time.Second)...)
+	c := steady(t, server.Addr(), ours(5*time.Second)...)
+	other := steady(t, server.Addr(), ours(5*time.Second)...)
 	for name, scenario := range map[string]struct {
 		m    *coordinator.Mutex
 		lose func(first *coordinator.Hold)
@@ -52,8 +52,8 @@ func TestOwnerIsTheHoldNotTheGoroutine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	key := redistest.Prefix(t) + "k"
-	c := process(t, server.Addr(), ours(2*time.Second)...)
-	other := process(t, server.Addr(), ours(2*time.Second)...)
+	c := steady(t, server.Addr(), ours(5*time.Second)...)
+	other := steady(t, server.Addr(), ours(5*time.Second)...)
 	m := c.Mutex(key)
 
 	got := await(t, lockLater(context.Background(), m), hangs, "the lock")
@@ -77,8 +77,8 @@ func TestInnerUnlockDoesNotFreeTheOuterLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	addr := server.Addr()
-	child := startPeer(t, addr, addr, 2*time.Second)
-	c := process(t, addr, ours(2*time.Second)...)
+	child := startPeer(t, addr, addr, 5*time.Second)
+	c := steady(t, addr, ours(5*time.Second)...)
 	for name, owner := range map[string]func(outer *coordinator.Hold) context.Context{
 		"by the hold's context": func(outer *coordinator.Hold) context.Context { return outer.Context() },
 		"by WithOwner":          nil,
@@ -117,7 +117,7 @@ func TestSecondLockWithoutAnOwnerSaysWhoHasIt(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	key := redistest.Prefix(t) + "k"
-	c := process(t, server.Addr(), ours(2*time.Second)...)
+	c := steady(t, server.Addr(), ours(5*time.Second)...)
 	m := c.Mutex(key)
 	hold := grab(t, m)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
@@ -139,11 +139,11 @@ func TestSecondLockWithoutAnOwnerSaysWhoHasIt(t *testing.T) {
 // one that was taken over, and a second unlock are told apart.
 func TestUnlockTellsNothingExpiredTakenAndTwiceApart(t *testing.T) {
 	t.Parallel()
-	const ttl = time.Second
+	const ttl = 1500 * time.Millisecond
 	server := redistest.Start(t)
 	proxy := faults.NewProxy(t, server.Addr())
-	c := process(t, proxy.Addr(), ours(ttl)...)
-	other := process(t, server.Addr(), ours(ttl)...)
+	c := steady(t, proxy.Addr(), ours(ttl)...)
+	other := steady(t, server.Addr(), ours(ttl)...)
 
 	held := grab(t, other.Mutex("busy"))
 	nothing, _, err := try(t, c.Mutex("busy"))

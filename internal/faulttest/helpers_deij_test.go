@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/coordinator"
@@ -92,6 +93,51 @@ func busy(t testing.TB, other *coordinator.Coordinator, key string) {
 	hold, _, err := try(t, other.Mutex(key))
 	require.ErrorIs(t, err, coordinator.ErrNotAcquired)
 	require.Nil(t, hold)
+}
+
+// patient is how to connect with the time-outs that a TTL of 30 s has, so that a slow machine is not taken for a
+// silent server where the TTL of a test is short.
+func patient(addr string) rueidis.ClientOption {
+	option := at(addr)
+	option.ConnWriteTimeout, option.Dialer.Timeout, option.Dialer.KeepAlive = 3*time.Second, 3*time.Second, time.Second
+	return option
+}
+
+// steady is process with a patient client.
+func steady(t testing.TB, addr string, opts ...coordinator.Option) *coordinator.Coordinator {
+	t.Helper()
+	return join(t, patient(addr), opts...)
+}
+
+// join returns a coordinator that must be able to hand everything over when the test ends.
+func join(t testing.TB, option rueidis.ClientOption, opts ...coordinator.Option) *coordinator.Coordinator {
+	t.Helper()
+	c := joinAtRisk(t, option, opts...)
+	t.Cleanup(func() { require.NoError(t, shut(c)) })
+	return c
+}
+
+// joinAtRisk is join for one that may have no server when the test ends.
+func joinAtRisk(t testing.TB, option rueidis.ClientOption, opts ...coordinator.Option) *coordinator.Coordinator {
+	t.Helper()
+	log, logged := logTo()
+	c, err := coordinator.New(option, append([]coordinator.Option{logged}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = shut(c) // whatever it can still hand over
+		if t.Failed() && log.String() != "" {
+			t.Logf("log of %s:\n%s", c.ID(), log)
+		}
+	})
+	return c
+}
+
+// untracked is patient without client-side caching: nothing is looked at after 100 ms, so that every renewal is one
+// by schedule.
+func untracked(addr string) rueidis.ClientOption {
+	option := patient(addr)
+	option.DisableCache = true
+	return option
 }
 
 // grab is take with a context that never ends, so that the hold's own context ends for the lock's reasons only.

@@ -23,8 +23,8 @@ func TestUnlockWorksWithoutALivingContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	prefix := redistest.Prefix(t)
-	c := process(t, server.Addr(), coordinator.WithRetention(0)) // a TTL of 30 s: only a release frees the key in time
-	other := process(t, server.Addr(), coordinator.WithRetention(0))
+	c := steady(t, server.Addr(), coordinator.WithRetention(0)) // a TTL of 30 s: only a release frees the key in time
+	other := steady(t, server.Addr(), coordinator.WithRetention(0))
 	for name, cancelled := range map[string]func(cancel func(), unlock func()){
 		"before":   func(cancel, unlock func()) { cancel(); unlock() },
 		"meantime": func(cancel, unlock func()) { go cancel(); unlock() },
@@ -58,8 +58,8 @@ func TestUnlockWithoutRedisNeitherHangsNorForgets(t *testing.T) {
 	const ttl = 3 * time.Second
 	server := redistest.Start(t)
 	proxy := faults.NewProxy(t, server.Addr())
-	c := process(t, proxy.Addr(), ours(ttl)...)
-	other := process(t, server.Addr(), ours(ttl)...)
+	c := steady(t, proxy.Addr(), ours(ttl)...)
+	other := steady(t, server.Addr(), ours(ttl)...)
 	ctx, cancel := context.WithCancel(context.Background())
 	hold, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
@@ -122,11 +122,11 @@ func (s *sweep) round(key string, call func(ctx context.Context, m *coordinator.
 // and never neither; after an error the key is released, not renewed, and free for others.
 func TestCancelWhileTheGrantIsOnItsWayIsHoldOrError(t *testing.T) {
 	t.Parallel()
-	const ttl, workers = 2 * time.Second, 16
+	const ttl, workers = 6 * time.Second, 16
 	server := redistest.Start(t)
 	proxy := faults.NewProxy(t, server.Addr())
 	net := listen(proxy)
-	s := &sweep{t: t, c: process(t, proxy.Addr(), ours(ttl)...), delay: 60 * time.Millisecond}
+	s := &sweep{t: t, c: join(t, untracked(proxy.Addr()), ours(ttl)...), delay: 60 * time.Millisecond}
 	proxy.SetDelay(0, s.delay)
 	calls := []func(context.Context, *coordinator.Mutex) (*coordinator.Hold, error){
 		func(ctx context.Context, m *coordinator.Mutex) (*coordinator.Hold, error) { return m.Lock(ctx) },
@@ -156,11 +156,11 @@ func TestCancelWhileTheGrantIsOnItsWayIsHoldOrError(t *testing.T) {
 // its own process and in another, has its turn.
 func TestCancelledWaiterPassesItsGrantOn(t *testing.T) {
 	t.Parallel()
-	const ttl, workers = 2 * time.Second, 8
+	const ttl, workers = 6 * time.Second, 8
 	server := redistest.Start(t)
 	proxy := faults.NewProxy(t, server.Addr())
-	s := &sweep{t: t, c: process(t, proxy.Addr(), ours(ttl)...), delay: 30 * time.Millisecond}
-	holder, behind := process(t, server.Addr(), ours(ttl)...), process(t, server.Addr(), ours(ttl)...)
+	s := &sweep{t: t, c: steady(t, proxy.Addr(), ours(ttl)...), delay: 30 * time.Millisecond}
+	holder, behind := steady(t, server.Addr(), ours(ttl)...), steady(t, server.Addr(), ours(ttl)...)
 	proxy.SetDelay(0, s.delay)
 	var all sync.WaitGroup
 	for w := range workers {

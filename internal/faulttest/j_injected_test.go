@@ -47,7 +47,7 @@ func TestEachRefusalOnEachCommandIsOutlasted(t *testing.T) {
 			server := redistest.Shared(t)
 			prefix := redistest.Prefix(t)
 			proxy := faults.NewProxy(t, server.Addr())
-			c := process(t, proxy.Addr(), ours(ttl)...)
+			c := steady(t, proxy.Addr(), ours(ttl)...)
 
 			refuse(proxy, "acquire", refusal.text, 1<<30)
 			_, took, err := try(t, c.Mutex(prefix+"try"))
@@ -84,11 +84,7 @@ func TestReleaseThatNeverWorksIsReported(t *testing.T) {
 	key := redistest.Prefix(t) + "k"
 	proxy := faults.NewProxy(t, server.Addr())
 	log, logged := logTo()
-	option := at(proxy.Addr())
-	option.ConnWriteTimeout, option.Dialer.KeepAlive = hangs, hangs // nothing else fails on a slow machine
-	c, err := coordinator.New(option, ours(ttl, logged)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, shut(c)) })
+	c := steady(t, proxy.Addr(), ours(ttl, logged)...)
 	hold := grab(t, c.Mutex(key))
 	net := refuse(proxy, "release", refusals["MISCONF"].text, 1<<30)
 	require.NoError(t, hold.Unlock(), "the hold was safe until now; Unlock does not wait for Redis")

@@ -22,7 +22,7 @@ const appPrefix = "app:"
 func limited(t testing.TB, s *redistest.Server, name string, words ...string) rueidis.ClientOption {
 	t.Helper()
 	s.Do(t, append(append(strings.Fields(redislease.ACLRule(name, appPrefix)), ">secret"), words...)...)
-	option := s.Option()
+	option := patient(s.Addr())
 	option.Username, option.Password = name, "secret"
 	return option
 }
@@ -30,18 +30,14 @@ func limited(t testing.TB, s *redistest.Server, name string, words ...string) ru
 // as returns a coordinator of a limited user.
 func as(t testing.TB, option rueidis.ClientOption, opts ...coordinator.Option) *coordinator.Coordinator {
 	t.Helper()
-	_, quiet := logTo()
-	c, err := coordinator.New(option, append([]coordinator.Option{quiet, coordinator.WithKeyPrefix(appPrefix)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, shut(c)) })
-	return c
+	return join(t, option, append([]coordinator.Option{coordinator.WithKeyPrefix(appPrefix)}, opts...)...)
 }
 
 // J2: a user limited to the prefix and to the documented commands. Whatever locks do, nothing is refused and nothing
 // lies outside the prefix.
 func TestLimitedUserCanDoEverything(t *testing.T) {
 	t.Parallel()
-	const ttl = 900 * time.Millisecond
+	const ttl = 1500 * time.Millisecond
 	server := redistest.Start(t)
 	option := limited(t, server, "app")
 	require.Empty(t, denials(t, server))

@@ -18,12 +18,12 @@ import (
 // its effect once.
 func TestForgottenScriptsCostNoCall(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second
+	const ttl = 6 * time.Second
 	server := redistest.Start(t)
 	proxy := faults.NewProxy(t, server.Addr())
 	net := listen(proxy)
-	c := process(t, proxy.Addr(), ours(ttl)...)
-	other := process(t, server.Addr(), ours(ttl)...)
+	c := steady(t, proxy.Addr(), ours(ttl)...)
+	other := steady(t, server.Addr(), ours(ttl)...)
 	forget := func() { server.Do(t, "SCRIPT", "FLUSH") }
 
 	forget()
@@ -104,8 +104,8 @@ func TestRestartedServerWorksForTheSameProcess(t *testing.T) {
 	t.Parallel()
 	const ttl = 1500 * time.Millisecond
 	server := redistest.Start(t)
-	c := process(t, server.Addr(), ours(ttl)...)
-	other := process(t, server.Addr(), ours(ttl)...)
+	c := steady(t, server.Addr(), ours(ttl)...)
+	other := steady(t, server.Addr(), ours(ttl)...)
 	held := grab(t, c.Mutex("k"))
 	waits := lockLater(t.Context(), other.Mutex("k"))
 	awaitQueue(t, other, "k", 1)

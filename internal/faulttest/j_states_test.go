@@ -144,7 +144,7 @@ func TestServerThatRefusesWritesIsNotContention(t *testing.T) {
 			server := redistest.Start(t, bad.args...)
 			proxy := faults.NewProxy(t, server.Addr())
 			net := listen(proxy)
-			c := process(t, proxy.Addr(), ours(ttl, coordinator.WithUnavailableAfter(0))...)
+			c := steady(t, proxy.Addr(), ours(ttl, coordinator.WithUnavailableAfter(0))...)
 			held, unlocked := grab(t, c.Mutex("held")), grab(t, c.Mutex("unlocked"))
 			connections := proxy.Accepted()
 			heal := bad.inflict(t, server)
