@@ -226,6 +226,38 @@ func TestKindChangeWhileAnAcquireIsOnItsWay(t *testing.T) {
 	}
 }
 
+func TestKindChangeOfAReSentAcquireReleasesItOnceMore(t *testing.T) {
+	answers := map[string]func(q *sent){
+		"by the actor": func(q *sent) { q.fail(errStore) },
+		"by the store": func(q *sent) { r := q.waiting(); r.Resent = true; q.reply(r) },
+		"never":        func(q *sent) { q.waits() },
+	}
+	for how, answer := range answers {
+		t.Run(how, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script, c *Coordinator) {
+				ctx, cancel := context.WithCancel(t.Context())
+				a := begin(t, func() (*Hold, error) { return c.Mutex("k").Lock(ctx) })
+				old := s.next(lease.Acquire)
+				cancel()
+				a.fails(context.Canceled)
+				r := shared(t, c, call{wait: -1})
+				answer(old)
+				q := s.within(time.Second, lease.Release)
+				require.Equal(t, old.Ticket, q.Ticket)
+				s.grant(old.Ticket, 1, 100) // of the late copy, perhaps
+				q.end()
+				if how != "never" {
+					q = s.next(lease.Release)
+					require.Equal(t, old.Ticket, q.Ticket)
+					q.end()
+				}
+				s.next(lease.Acquire).held(101, 200)
+				require.EqualValues(t, 101, r.holds().Token())
+			})
+		})
+	}
+}
+
 func TestOrphanOfUnknownKindIsReleasedAsEither(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 		s.emit(lease.Wanted, "k", 77)
