@@ -200,17 +200,38 @@ func TestServerBefore62(t *testing.T) {
 	}
 }
 
-// TestForeignHashIsRefused: one without an expiry is no lock.
+// TestForeignHashIsRefused: one without an expiry is no lock, whatever its fields are called, and nothing touches it.
 func TestForeignHashIsRefused(t *testing.T) {
 	server := redistest.Shared(t)
 	p, key := openPeer(t, server, "p", redislease.Config{}), redistest.Prefix(t)
-	server.Do(t, "HSET", "lock:"+key, "name", "bob", "mode", "fast")
-	_, err := p.try(acquire(key, 1))
-	require.ErrorIs(t, err, lease.ErrKind)
-	server.Do(t, "HDEL", "lock:"+key, "mode")
-	_, err = p.try(acquire(key, 1))
-	require.ErrorIs(t, err, lease.ErrKind)
-	require.Len(t, server.Keys(t, "*"+key+"*"), 1, "nothing was written")
+	for _, fields := range [][]string{
+		{"name", "bob"}, {"name", "bob", "mode", "fast"}, {"name", "bob", "mode", "read"}, {"name", "bob", "mode", "write"},
+		{"mode", "read"}, {"p:1", "1"},
+	} {
+		server.Do(t, "DEL", "lock:"+key)
+		server.Do(t, append([]string{"HSET", "lock:" + key}, fields...)...)
+		dump, err := readString(t, server, "DUMP", "lock:"+key)
+		require.NoError(t, err)
+		calls := map[string]func() error{
+			"inspect": func() error { _, err := p.Inspect(t.Context(), key); return err },
+			"force":   func() error { return p.Force(t.Context(), key) },
+		}
+		for name, r := range map[string]lease.Request{
+			"acquire": acquire(key, 2), "read": shared(acquire(key, 2)), "write": exclusive(acquire(key, 2)),
+		} {
+			calls[name] = func() error { _, err := p.try(r); return err }
+		}
+		for name, call := range calls {
+			require.ErrorIs(t, call(), lease.ErrKind, "%s: %v", name, fields)
+		}
+		for _, r := range []lease.Request{release(key, 3), shared(release(key, 3)), renew(key, 3), shared(renew(key, 3))} {
+			_, _ = p.try(r) // lost, or refused
+		}
+		after, err := readString(t, server, "DUMP", "lock:"+key)
+		require.NoError(t, err)
+		require.Equal(t, dump, after, "%v", fields)
+		require.Len(t, server.Keys(t, "*"+key+"*"), 1, "%v: nothing else was written", fields)
+	}
 }
 
 // TestNothingOutlivesItsTTL: after the last event only the counters are left.

@@ -11,7 +11,7 @@
 -- Retry    may take the key from the next holder too: send it once
 -- functions.lua
 load()
-if layout == 'other' then
+if layout == 'other' or layout and redis.call('PTTL', lock) == -1 then -- a lock has an expiry
   return conflict('in use as something else')
 end
 local holders = writer and {writer} or readers

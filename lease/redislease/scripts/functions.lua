@@ -77,6 +77,10 @@ local function load(only_look)
   layout = 'rw'
   local dead = read_deadlines(names)
   if #readers == 0 then
+    if redis.call('PTTL', lock) == -1 then
+      layout, writer = 'other', '' -- the lock of dead readers has an expiry still
+      return false
+    end
     layout = nil
   end
   if #dead > 0 and not only_look then

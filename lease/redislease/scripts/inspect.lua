@@ -11,7 +11,7 @@
 -- Retry    safe: reads only
 -- functions.lua
 load(true)
-if layout == 'other' then
+if layout == 'other' or layout and redis.call('PTTL', lock) == -1 then -- a lock has an expiry
   return conflict('in use as something else')
 end
 local token, start = newest_token()
