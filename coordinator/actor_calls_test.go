@@ -107,7 +107,7 @@ func endsIn(t *testing.T, h *Hold, d time.Duration, cause error) {
 	synctest.Wait()
 	require.NoError(t, ctx.Err(), "it ended before %v", d)
 	require.True(t, h.Valid())
-	time.Sleep(1)
+	time.Sleep(time.Nanosecond)
 	synctest.Wait()
 	require.ErrorIs(t, context.Cause(ctx), cause)
 	require.False(t, h.Valid())

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/lease/memlease"
@@ -256,7 +257,7 @@ func TestCloseHandsOverAndRefuses(t *testing.T) {
 		require.NoError(t, err)
 		go func() {
 			_, err := c.Mutex("k").Lock(t.Context())
-			require.ErrorIs(t, err, ErrClosed)
+			assert.ErrorIs(t, err, ErrClosed)
 		}()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
