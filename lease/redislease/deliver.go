@@ -33,7 +33,9 @@ func (s *Store) deliver(l *lane, batch []*call) {
 	for _, c := range sending {
 		mine := results[:c.plan.size()]
 		results = results[len(mine):]
-		if then, ok := s.retry(c, mine); ok {
+		// One that was answered meanwhile, for its time was up, must not arrive
+		// behind what its caller did then.
+		if then, ok := s.retry(c, mine); ok && !l.over(c) {
 			again = append(again, then)
 		} else {
 			s.conclude(l, c, mine, sent, false)

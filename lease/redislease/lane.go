@@ -17,6 +17,7 @@ type call struct {
 	// The rest is guarded by the lane's mu.
 	since      time.Time // when it was given to Send
 	sent       bool
+	heard      int   // lane.answered when it was sent
 	over       bool  // its answer is given, or about to be
 	prev, next *call // in the lane's list, oldest first
 }
@@ -36,11 +37,14 @@ type lane struct {
 	oldest  *call     // all that are not answered yet
 	newest  *call
 	pending int
-	armed   bool // the timer will look at their age
-	closed  bool
-	drained chan struct{} // closed when closed and nothing is pending
-	timer   *time.Timer
-	running sync.WaitGroup // goroutines, and a timer that is armed
+	// answered counts what the server answered, well or not: a server that
+	// answers others is slow, not silent.
+	answered int
+	armed    bool // the timer will look at their age
+	closed   bool
+	drained  chan struct{} // closed when closed and nothing is pending
+	timer    *time.Timer
+	running  sync.WaitGroup // goroutines, and a timer that is armed
 }
 
 func newLane(s *Store, workers int) *lane {
@@ -123,9 +127,19 @@ func (l *lane) finish(c *call) bool {
 	return true
 }
 
+// over says whether a call has its answer already.
+func (l *lane) over(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return c.over
+}
+
 // answer gives a call its answer, unless it has one.
 func (l *lane) answer(c *call, reply lease.Reply, err error) {
 	l.mu.Lock()
+	if err == nil || code(err) != "" {
+		l.answered++
+	}
 	mine := l.finish(c)
 	l.mu.Unlock()
 	if mine {
@@ -161,7 +175,7 @@ func (l *lane) take(batch []*call) []*call {
 			}
 			n++
 			if !c.over {
-				c.sent = true
+				c.sent, c.heard = true, l.answered
 				batch = append(batch, c)
 			}
 		}
@@ -188,7 +202,7 @@ func (l *lane) expire() {
 	var late []*call
 	stuck := false
 	for c := l.oldest; c != nil && !c.since.After(limit); c = l.oldest {
-		stuck = stuck || c.sent
+		stuck = stuck || c.sent && c.heard == l.answered
 		l.finish(c)
 		late = append(late, c)
 	}
