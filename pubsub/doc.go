@@ -3,10 +3,9 @@
 //
 // A [Subscriber] keeps channels subscribed on a client's own connection, so
 // that its loss is one event for commands and messages alike. It says when a
-// channel is confirmed and when it is lost, subscribes again at once and then
-// with a short, jittered back-off, and takes its leave properly: a subscription
-// whose context is merely cancelled stays on the server, which goes on counting
-// it as a receiver.
+// channel is confirmed and when it is lost, and subscribes again at once and then
+// with a short, jittered back-off. It never unsubscribes: a subscription ends with
+// the client's connection ([Subscriber.Close] says why).
 //
 // [Invalidations] passes on which keys the server says have changed.
 //

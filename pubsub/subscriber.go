@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,9 +14,6 @@ import (
 const (
 	defaultMinBackoff = 5 * time.Millisecond
 	defaultMaxBackoff = 250 * time.Millisecond
-
-	// leaveInterval is how often Close asks again for an end that did not come.
-	leaveInterval = 20 * time.Millisecond
 )
 
 var (
@@ -58,7 +52,7 @@ type Subscriber struct {
 	client rueidis.Client
 	config Config
 
-	ctx    context.Context // ends what is left when leaving takes too long
+	ctx    context.Context // of every Receive; ended by Close
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -77,11 +71,6 @@ type channel struct {
 	// settled is closed when the first try is over, one way or the other.
 	settled chan struct{}
 	firstly error // of that try
-	leaving chan struct{}
-
-	ctx    context.Context // of Receive
-	cancel context.CancelFunc
-	over   atomic.Bool // its goroutine has ended
 }
 
 // state of a channel: unsettled -> confirmed <-> lost.
@@ -115,14 +104,9 @@ func (s *Subscriber) Subscribe(name string) error {
 		return ErrClosed
 	}
 	if s.channels[name] == nil {
-		c := &channel{name: name, settled: make(chan struct{}), leaving: make(chan struct{})}
+		c := &channel{name: name, settled: make(chan struct{})}
 		s.channels[name] = c
-		c.ctx, c.cancel = context.WithCancel(s.ctx)
-		s.done.Go(func() {
-			defer c.over.Store(true)
-			defer c.cancel()
-			s.keep(c)
-		})
+		s.done.Go(func() { s.keep(c) })
 	}
 	return nil
 }
@@ -155,61 +139,30 @@ func (s *Subscriber) Wait(ctx context.Context, name string) error {
 	}
 }
 
-// Close unsubscribes every channel and returns when no goroutine is left. When
-// ctx ends before, they are ended without the server's answer, which may leave
-// the subscriptions there until the connection is closed; Close then returns
-// the context's error. It may be called again.
+// Close stops listening and returns when no goroutine is left and no callback
+// will be called any more, or when ctx has ended. It may be called again.
+//
+// It sends nothing: the subscriptions stay on the server until the client's
+// connections are closed, which should come next. An UNSUBSCRIBE could not be
+// sent safely, for the client puts a PING behind it and takes for granted that
+// a PING is not refused; where it is (the server is busy with a script, can't
+// write its snapshots, has lost its master), the answers no longer match the
+// commands, and the client panics on a goroutine of its own.
 func (s *Subscriber) Close(ctx context.Context) error {
 	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		for _, c := range s.channels {
-			close(c.leaving)
-		}
-	}
-	channels := slices.Collect(maps.Values(s.channels))
+	s.closed = true
 	s.mu.Unlock()
-
+	s.cancel()
 	ended := make(chan struct{})
-	go func() {
+	go func() { // ends with the channels, which wait for nothing but a connection that is being made
 		s.done.Wait()
 		close(ended)
 	}()
-	err := s.unsubscribe(ctx, channels, ended)
-	s.cancel()
-	<-ended
-	return err
-}
-
-// unsubscribe asks the server to end the subscriptions, upon which each
-// channel's Receive returns, and waits for that.
-func (s *Subscriber) unsubscribe(ctx context.Context, channels []*channel, ended <-chan struct{}) error {
-	// Again and again, for a SUBSCRIBE on its way may be overtaken.
-	again := time.NewTicker(leaveInterval)
-	defer again.Stop()
-	asked := map[*channel]bool{}
-	for {
-		for _, c := range channels {
-			if c.is(lost) {
-				c.cancel() // there is nothing on the server to end
-			} else if !c.over.Load() {
-				s.client.Do(ctx, s.leave(c.name))
-				asked[c] = true
-			}
-		}
-		select {
-		case <-ended:
-			// Receive also returns for the end of a subscription that came before
-			// the SUBSCRIBE it had just sent. Nothing is under way any more, so
-			// this one comes behind.
-			for c := range asked {
-				s.client.Do(ctx, s.leave(c.name))
-			}
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("pubsub: unsubscribing %d channels: %w", len(channels), context.Cause(ctx))
-		case <-again.C:
-		}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("pubsub: close: %w", context.Cause(ctx))
 	}
 }
 
@@ -226,18 +179,11 @@ func (s *Subscriber) enter(name string) rueidis.Completed {
 	return s.client.B().Subscribe().Channel(name).Build()
 }
 
-func (s *Subscriber) leave(name string) rueidis.Completed {
-	if s.config.Sharded {
-		return s.client.B().Sunsubscribe().Channel(name).Build()
-	}
-	return s.client.B().Unsubscribe().Channel(name).Build()
-}
-
 // keep is the goroutine of a channel.
 func (s *Subscriber) keep(c *channel) {
 	// Our own loop, for the client's counts its tries for ever and so takes a
 	// second for each loss after some twenty.
-	ctx := rueidis.WithOnSubscriptionHook(c.ctx, func(change rueidis.PubSubSubscription) {
+	ctx := rueidis.WithOnSubscriptionHook(s.ctx, func(change rueidis.PubSubSubscription) {
 		if change.Kind == "subscribe" || change.Kind == "ssubscribe" {
 			s.confirm(c)
 		}
@@ -249,7 +195,7 @@ func (s *Subscriber) keep(c *channel) {
 				s.config.Message(message.Channel, message.Message)
 			}
 		})
-		if c.left() || c.ctx.Err() != nil {
+		if s.ctx.Err() != nil {
 			s.lose(c, ErrClosed)
 			return
 		}
@@ -259,7 +205,7 @@ func (s *Subscriber) keep(c *channel) {
 		if s.lose(c, err) {
 			backoff = 0
 		}
-		if !s.pause(c, backoff) {
+		if !s.pause(backoff) {
 			return
 		}
 		backoff = min(max(2*backoff, s.config.MinBackoff), s.config.MaxBackoff)
@@ -267,26 +213,16 @@ func (s *Subscriber) keep(c *channel) {
 }
 
 // pause waits for about d, and says whether to go on.
-func (s *Subscriber) pause(c *channel, d time.Duration) bool {
+func (s *Subscriber) pause(d time.Duration) bool {
 	if d > 0 {
 		timer := time.NewTimer(d/2 + rand.N(d))
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-c.leaving:
-		case <-c.ctx.Done():
+		case <-s.ctx.Done():
 		}
 	}
-	return !c.left() && c.ctx.Err() == nil
-}
-
-func (c *channel) left() bool {
-	select {
-	case <-c.leaving:
-		return true
-	default:
-		return false
-	}
+	return s.ctx.Err() == nil
 }
 
 // confirm runs on the goroutine that reads from Redis.

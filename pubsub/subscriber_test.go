@@ -2,9 +2,12 @@ package pubsub_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,24 +165,39 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	l.next("confirmed")
 }
 
-func TestCloseLeavesNothingOnTheServer(t *testing.T) {
+func TestSubscriptionsEndWithTheClient(t *testing.T) {
 	server := redistest.Shared(t)
-	l, channel := listen(t, server.Option()), redistest.Prefix(t)
-	names := []string{channel + "a", channel + "b", channel + "c"}
-	for _, name := range names {
-		require.NoError(t, l.Subscribe(name))
+	for _, protocol := range []string{"RESP3", "RESP2"} {
+		t.Run(protocol, func(t *testing.T) {
+			option := server.Option()
+			option.AlwaysRESP2, option.DisableCache = protocol == "RESP2", protocol == "RESP2"
+			l, channel := listen(t, option), redistest.Prefix(t)
+			names := []string{channel + "a", channel + "b", channel + "c"}
+			for _, name := range names {
+				require.NoError(t, l.Subscribe(name))
+			}
+			for range names {
+				l.next("confirmed")
+			}
+			require.NoError(t, l.Close(t.Context()))
+			require.NoError(t, l.Close(t.Context()), "again")
+			l.client.Close()
+			for _, name := range names {
+				awaitNoReceivers(t, server, name)
+				require.NoError(t, l.Wait(t.Context(), name))
+			}
+			require.ErrorIs(t, l.Subscribe(channel), pubsub.ErrClosed)
+			require.Empty(t, l.events, "a farewell is no loss")
+		})
 	}
-	for range names {
-		l.next("confirmed")
+}
+
+// awaitNoReceivers waits until the server has seen the end of the connections that were closed.
+func awaitNoReceivers(t *testing.T, server *redistest.Server, channel string) {
+	t.Helper()
+	for end := time.Now().Add(limit); receivers(t, server, channel) > 0; {
+		require.True(t, time.Now().Before(end), "still subscribed: %s", channel)
 	}
-	require.NoError(t, l.Close(t.Context()))
-	require.NoError(t, l.Close(t.Context()), "again")
-	for _, name := range names {
-		require.Zero(t, receivers(t, server, name), "the connection is open, and not subscribed")
-		require.NoError(t, l.Wait(t.Context(), name))
-	}
-	require.ErrorIs(t, l.Subscribe(channel), pubsub.ErrClosed)
-	require.Empty(t, l.events, "a farewell is no loss")
 }
 
 func TestCloseAtAnyMoment(t *testing.T) {
@@ -192,22 +210,82 @@ func TestCloseAtAnyMoment(t *testing.T) {
 		}
 		require.NoError(t, l.Close(t.Context()))
 		subscribers.Wait()
+		said := len(l.events)
+		l.client.Close()
+		require.Len(t, l.events, said, "no callback after Close")
 		for i := range 4 {
-			require.Zero(t, receivers(t, server, fmt.Sprint(channel, i)))
+			awaitNoReceivers(t, server, fmt.Sprint(channel, i))
 		}
 	}
 }
 
-func TestCloseOfASilentServerEndsWithItsContext(t *testing.T) {
+// TestNothingIsEverUnsubscribed: the client can't be trusted with the answers of a server that refuses a PING.
+func TestNothingIsEverUnsubscribed(t *testing.T) {
+	server := redistest.Start(t)
+	l := listen(t, server.Option())
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, l.Subscribe(name))
+		l.next("confirmed")
+	}
+	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	for confirmed := 0; confirmed < 2; { // the losses come before or between
+		select {
+		case e := <-l.events:
+			if e.what == "confirmed" {
+				confirmed++
+			}
+		case <-time.After(limit):
+			require.Fail(t, "not subscribed again")
+		}
+	}
+	require.NoError(t, l.Close(t.Context()))
+	l.client.Close()
+	message := server.Do(t, "INFO", "commandstats")
+	stats, err := message.ToString()
+	require.NoError(t, err)
+	require.Contains(t, stats, "cmdstat_subscribe:calls=4,")
+	require.NotContains(t, stats, "unsubscribe")
+}
+
+// TestCloseOfASilentServerEnds: it asks the server nothing.
+func TestCloseOfASilentServerEnds(t *testing.T) {
 	server := redistest.Start(t)
 	l := listen(t, server.Option())
 	require.NoError(t, l.Subscribe("c"))
 	l.next("confirmed")
 	server.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, l.Close(ctx), context.DeadlineExceeded)
+	require.NoError(t, l.Subscribe("on its way"))
+	require.NoError(t, l.Close(t.Context()))
 	server.Resume()
+}
+
+// TestCloseEndsWithItsContext where a connection is being made.
+func TestCloseEndsWithItsContext(t *testing.T) {
+	server := redistest.Start(t)
+	option := server.Option()
+	dialling, hang := make(chan struct{}, 10), make(chan struct{})
+	var connected atomic.Bool
+	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		if !connected.Swap(true) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}
+		dialling <- struct{}{}
+		<-hang
+		return nil, errors.New("no more")
+	}
+	option.ForceSingleClient = true
+	l := listen(t, option)
+	require.NoError(t, l.Subscribe("c"))
+	l.next("confirmed")
+	server.Kill()
+	l.next("lost")
+	<-dialling
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	require.ErrorIs(t, l.Close(ctx), enough)
+	close(hang)
+	require.NoError(t, l.Close(t.Context()))
 }
 
 func TestCloseOfADeadServerEnds(t *testing.T) {

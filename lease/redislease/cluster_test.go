@@ -78,5 +78,8 @@ func TestInboxOfEachSlotInUse(t *testing.T) {
 	require.Contains(t, problems[0].Text, "cluster-require-full-coverage")
 	a.close()
 	b.close()
-	require.Empty(t, channels())
+	eventually(t, func(c *collector) { require.Empty(c, channels()) }) // their connections are closed
+	stats, err := readString(t, server, "INFO", "commandstats")
+	require.NoError(t, err)
+	require.NotContains(t, stats, "unsubscribe", "the client can't be trusted with the answers")
 }

@@ -161,7 +161,8 @@ func (b *inbox) invalidated(name string, all bool) {
 	}
 }
 
-// close ends the subscriptions; no event comes when it has returned.
+// close ends listening; no event comes when it has returned. The subscriptions
+// themselves end with the client's connections.
 func (b *inbox) close(ctx context.Context) error {
 	b.forget()
 	err := b.subscriber.Close(ctx)

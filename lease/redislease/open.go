@@ -73,9 +73,7 @@ func (s *Store) meet(ctx context.Context, sink lease.Sink) error {
 // part undoes meet.
 func (s *Store) part() {
 	if s.inbox != nil {
-		ended, cancel := context.WithCancel(context.Background())
-		cancel() // the connection goes too: there is nothing to say goodbye to
-		_ = s.inbox.close(ended)
+		_ = s.inbox.close(context.Background()) // it waits for a connection that is being made, at most
 	}
 	if s.client != nil {
 		s.client.Close()
@@ -242,10 +240,7 @@ func (s *Store) listen(ctx context.Context) error {
 	case "NOPERM", "ERR": // it will not come, however often we ask
 		s.inbox.deaf = true
 		s.missing("the inbox %q can't be subscribed (%s): grants are noticed when a waiter looks, not at once", name, firstLine(err))
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		_ = s.inbox.subscriber.Close(ended)
-		return nil
+		return s.inbox.subscriber.Close(ctx)
 	}
 	return s.wrap("subscribe", err)
 }

@@ -199,8 +199,11 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // shut ends everything, in an order in which nothing is cut off that can still
-// be answered.
+// be answered. The end of the connections ends the subscriptions.
 func (s *Store) shut(ctx context.Context) error {
+	// Lets whatever waits for the server, or for a connection, go on.
+	stop := context.AfterFunc(ctx, s.conns.close)
+	defer stop()
 	for _, l := range s.lanes {
 		l.close()
 	}
@@ -208,18 +211,13 @@ func (s *Store) shut(ctx context.Context) error {
 	for _, l := range s.lanes {
 		l.abandon()
 	}
-	if err != nil {
-		s.conns.close() // lets whatever waits for the server go on
-	}
 	if closing := s.inbox.close(ctx); err == nil {
 		err = closing
 	}
-	stop := context.AfterFunc(ctx, s.conns.close)
 	s.client.Close()
 	for _, l := range s.lanes {
 		l.wait()
 	}
-	stop()
 	s.conns.close()
 	if err != nil {
 		return fmt.Errorf("redislease: close: %w", err)
