@@ -2,6 +2,8 @@ package faulttest
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,26 +21,20 @@ func TestHolderCutOffFromRedisStopsBelievingBeforeOthersEnter(t *testing.T) {
 	const ttl = 2 * time.Second
 	s := redistest.Start(t)
 	proxy := faults.NewProxy(t, s.Addr())
-	seen := listen(proxy)
+	hole := holeAtSecondRenewal(t, proxy)
 	p1 := startPeer(t, proxy.Addr(), s.Addr(), ttl)
 	p2 := process(t, s.Addr(), coordinator.WithTTL(ttl))
 	first := p1.take(t, "k")
 	p1.ask(t, "watch k", "watching")
 	second := lockLater(t.Context(), p2.Mutex("k"))
 	awaitQueue(t, p2, "k", 1)
-	eventually(t, hangs, "a renewal", func() bool { return seen.count(is("renew")) > 0 })
-	proxy.BlackHole(true)
+	await(t, hole.begun, hangs, "the hole")
 	require.Equal(t, "k true", p1.ask(t, "write k early", "wrote"), "while it is valid it may write")
 
 	lost := p1.lost(t, "k")
 	require.Equal(t, "lost", lost.cause)
 	require.Equal(t, "k false", p1.ask(t, "valid k", "valid"))
-	cmds := seen.all(func(cmd []string) bool { return verb(cmd) == "renew" || verb(cmd) == "acquire" })
-	var lastGood time.Time // what passed before the hole; later ones never reached the server
-	for _, c := range cmds {
-		lastGood = c.at
-	}
-	require.WithinRange(t, lost.signal, lastGood.Add(ttl/2), lastGood.Add(ttl+ttl/10), "told at the lease's end, without Redis")
+	require.WithinRange(t, lost.signal, hole.good.Add(ttl/2), hole.good.Add(ttl+ttl/5), "told at the lease's end, without Redis")
 
 	got := await(t, second, hangs, "the lock for the other process")
 	require.NoError(t, got.err)
@@ -47,18 +43,62 @@ func TestHolderCutOffFromRedisStopsBelievingBeforeOthersEnter(t *testing.T) {
 	store := s.Client(t)
 	require.True(t, fencedWrite(store, "k", got.hold.Token(), "second"))
 	require.Equal(t, "k false", p1.ask(t, "write k late", "wrote"), "the store refuses the stale token")
-	lateCommandsChangeNothing(t, s, proxy, p1, got.hold, p2)
+	lateCommandsChangeNothing(t, s, p1, p2, got.hold, func() {
+		hole.end()
+		await(t, hole.late, hangs, "the renewal that comes late")
+	})
 }
 
-// lateCommandsChangeNothing gives the old holder its network back, lets it unlock, and wants the new holder's
-// lease untouched by all that comes late.
-func lateCommandsChangeNothing(t *testing.T, s *redistest.Server, proxy *faults.Proxy, old *peer, hold *coordinator.Hold, c *coordinator.Coordinator) {
+// hole is what a process falls into between two renewals.
+type hole struct {
+	begun chan struct{}
+	good  time.Time     // when the last renewal before it passed; read after begun
+	end   func()        // gives the network back
+	late  chan struct{} // the renewal that was stuck in it has been run
+}
+
+// holeAtSecondRenewal holds everything from the second renewal through the proxy on, that one included.
+func holeAtSecondRenewal(t *testing.T, p *faults.Proxy) *hole {
+	t.Helper()
+	back := make(chan struct{})
+	h := &hole{begun: make(chan struct{}), late: make(chan struct{}, 1)}
+	h.end = sync.OnceFunc(func() {
+		p.BlackHole(false)
+		close(back)
+	})
+	t.Cleanup(h.end)
+	var renewals atomic.Int64
+	p.OnCommand(func(cmd []string) faults.Action {
+		if verb(cmd) == "renew" {
+			switch renewals.Add(1) {
+			case 1:
+				h.good = time.Now()
+			case 2:
+				p.BlackHole(true)
+				close(h.begun)
+				<-back
+			}
+		}
+		return faults.Pass
+	})
+	var ran atomic.Int64
+	p.OnReply(func(cmd []string) faults.Action {
+		if verb(cmd) == "renew" && ran.Add(1) == 2 {
+			h.late <- struct{}{}
+		}
+		return faults.Pass
+	})
+	return h
+}
+
+// lateCommandsChangeNothing lets the old holder unlock, gives it its network back, and wants the new holder's lease
+// untouched by all that comes late.
+func lateCommandsChangeNothing(t *testing.T, s *redistest.Server, old *peer, c *coordinator.Coordinator, hold *coordinator.Hold, restore func()) {
 	t.Helper()
 	before := owners(t, s, "k")
 	require.Equal(t, "k lost", old.ask(t, "unlock k", "unlocked"))
-	proxy.BlackHole(false)
-	// It is back when it gets an answer of Redis: by then everything older has arrived.
-	old.take(t, "another")
+	restore()
+	old.take(t, "another") // it has got an answer of Redis
 	require.Equal(t, before, owners(t, s, "k"))
 	require.Equal(t, c.ID(), holderOf(t, c, "k"))
 	require.Positive(t, pttl(t, s, "lock:k"))
@@ -95,8 +135,7 @@ func TestFrozenHolderIsFencedOffAndToldOnWakingUp(t *testing.T) {
 	lost := p1.lost(t, "k")
 	require.Equal(t, "lost", lost.cause)
 	require.True(t, lost.believed.Before(got.at))
-	proxy := faults.NewProxy(t, s.Addr()) // nothing goes through it: there is no hole to end
-	lateCommandsChangeNothing(t, s, proxy, p1, got.hold, p2)
+	lateCommandsChangeNothing(t, s, p1, p2, got.hold, func() {})
 }
 
 // A1, the "is held" query: a renewal that Redis never answers makes it say no, from the lease's end on and for
