@@ -107,8 +107,15 @@ func (p *plan) once(ctx context.Context, c *Coordinator, s step, how call) {
 			_ = in.Unlock() // the hold was lost, and this is another
 		}
 	}
+	held := h.Context()
 	time.Sleep(s.Hold)
 	was := h.Valid()
+	if !was && s.Hold > 0 {
+		time.Sleep(1) // the timer may be of this very moment
+		if held.Err() == nil {
+			p.fail("the context of a hold that is over goes on: %v", h.Err())
+		}
+	}
 	p.mu.Lock()
 	delete(p.active, x)
 	p.mu.Unlock()
