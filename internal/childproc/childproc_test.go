@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -17,14 +18,15 @@ func TestMain(m *testing.M) {
 	case "wait":
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(3)
+	case "stay": // whatever becomes of its parent and its input
+		time.Sleep(time.Hour)
 	case "parent": // starts a child, says its pid and dies without ending it
-		child, err := Start(roleCommand("wait"))
+		child, err := Start(roleCommand("stay"))
 		if err != nil {
 			panic(err)
 		}
 		println(child.Pid())
 		_, _ = os.Stdin.Read(make([]byte, 1))
-		_ = child.Signal(os.Interrupt)
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
@@ -62,7 +64,11 @@ func TestKillEndsAStoppedChild(t *testing.T) {
 	child, err := Start(cmd)
 	require.NoError(t, err)
 	require.NoError(t, child.Stop())
+	require.NoError(t, child.Stop(), "it is stopped already")
+	require.NoError(t, child.Cont())
+	require.NoError(t, child.Stop())
 	child.Kill()
+	require.NoError(t, child.Stop(), "a child that has ended is no error")
 	require.Error(t, child.Wait())
 }
 
