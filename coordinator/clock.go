@@ -27,7 +27,10 @@ const (
 	// before the clock asks whether the machine was suspended.
 	jump = int64(time.Millisecond)
 	// lookEvery is how old the last look may be when something is granted. A
-	// look costs as much again as reading the monotonic clock.
+	// look costs as much again as reading the monotonic clock. A suspension less
+	// than that after a look goes unseen by grants of the same tenth of a
+	// millisecond, as it does by holds that were granted just before it: until
+	// the next look. Like every pause of a holder that is the token's to catch.
 	lookEvery = int64(100 * time.Microsecond)
 )
 
