@@ -40,6 +40,9 @@ type Config struct {
 	// confirmation, and once where the very first try fails. The Subscriber
 	// goes on trying.
 	Lost func(channel string, err error)
+	// Failed is called with each try that failed, behind Lost where that is
+	// called too.
+	Failed func(channel string, err error)
 
 	// MinBackoff and MaxBackoff bound the pause between two tries; the first
 	// try after a loss comes at once. Zero: 5 ms and 250 ms.
@@ -71,6 +74,8 @@ type channel struct {
 	// settled is closed when the first try is over, one way or the other.
 	settled chan struct{}
 	firstly error // of that try
+	reason  error // why it is lost: the newest
+	trying  bool  // a try is under way, or comes at once
 }
 
 // state of a channel: unsettled -> confirmed <-> lost.
@@ -104,7 +109,7 @@ func (s *Subscriber) Subscribe(name string) error {
 		return ErrClosed
 	}
 	if s.channels[name] == nil {
-		c := &channel{name: name, settled: make(chan struct{})}
+		c := &channel{name: name, settled: make(chan struct{}), trying: true}
 		s.channels[name] = c
 		s.done.Go(func() { s.keep(c) })
 	}
@@ -120,6 +125,21 @@ func (s *Subscriber) Confirmed(name string) bool {
 		return false
 	}
 	return c.is(confirmed)
+}
+
+// Reason is why messages of the channel don't come in: the newest error, nil
+// where they do or nothing has failed yet. trying says that it is being tried
+// right now; Confirmed or Failed will be called for that.
+func (s *Subscriber) Reason(name string) (reason error, trying bool) {
+	s.mu.Lock()
+	c := s.channels[name]
+	s.mu.Unlock()
+	if c == nil {
+		return nil, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reason, c.trying
 }
 
 // Wait returns when the first try to subscribe the channel is over: nil, or
@@ -190,6 +210,7 @@ func (s *Subscriber) keep(c *channel) {
 	})
 	backoff := time.Duration(0)
 	for {
+		c.try()
 		err := s.client.Receive(ctx, s.enter(c.name), func(message rueidis.PubSubMessage) {
 			if s.config.Message != nil {
 				s.config.Message(message.Channel, message.Message)
@@ -225,11 +246,17 @@ func (s *Subscriber) pause(d time.Duration) bool {
 	return s.ctx.Err() == nil
 }
 
+func (c *channel) try() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trying = true
+}
+
 // confirm runs on the goroutine that reads from Redis.
 func (s *Subscriber) confirm(c *channel) {
 	c.mu.Lock()
 	first, again := c.state == unsettled, c.state == confirmed
-	c.state = confirmed
+	c.state, c.reason, c.trying = confirmed, nil, false
 	c.mu.Unlock()
 	if !again && s.config.Confirmed != nil {
 		s.config.Confirmed(c.name)
@@ -246,10 +273,13 @@ func (s *Subscriber) lose(c *channel, err error) bool {
 	if before == unsettled {
 		c.firstly = err
 	}
-	c.state = lost
+	c.state, c.reason, c.trying = lost, err, before == confirmed && !errors.Is(err, ErrClosed)
 	c.mu.Unlock()
 	if before != lost && !errors.Is(err, ErrClosed) && s.config.Lost != nil {
 		s.config.Lost(c.name, err)
+	}
+	if before != confirmed && s.config.Failed != nil {
+		s.config.Failed(c.name, err)
 	}
 	if before == unsettled {
 		close(c.settled) // last, as in confirm

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type listener struct {
 	t      *testing.T
 	client rueidis.Client
 	events chan happened
+	failed chan error // of tries
 }
 
 func listen(t *testing.T, option rueidis.ClientOption) *listener {
@@ -42,13 +44,19 @@ func listen(t *testing.T, option rueidis.ClientOption) *listener {
 	client, err := rueidis.NewClient(option)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	l := &listener{t: t, client: client, events: make(chan happened, 1000)}
+	l := &listener{t: t, client: client, events: make(chan happened, 1000), failed: make(chan error, 1)}
 	l.Subscriber = pubsub.NewSubscriber(client, pubsub.Config{
 		Message: func(channel, message string) {
 			l.events <- happened{what: "message", channel: channel, message: message}
 		},
 		Confirmed: func(channel string) { l.events <- happened{what: "confirmed", channel: channel} },
 		Lost:      func(channel string, err error) { l.events <- happened{what: "lost", channel: channel, err: err} },
+		Failed: func(_ string, err error) {
+			select {
+			case l.failed <- err:
+			default: // nobody looks
+			}
+		},
 	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -120,12 +128,29 @@ func TestLongOutageIsOneLoss(t *testing.T) {
 	l := listen(t, server.Option())
 	require.NoError(t, l.Subscribe("c"))
 	l.next("confirmed")
+	reason, trying := l.Reason("c")
+	require.NoError(t, reason)
+	require.False(t, trying)
+	require.Empty(t, l.failed)
 	server.Kill()
 	l.next("lost")
 	require.False(t, l.Confirmed("c"))
+	for err := range l.failed { // each try is told; the first may meet the server on its way out
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+	}
+	reason, _ = l.Reason("c") // the newest
+	require.ErrorIs(t, reason, syscall.ECONNREFUSED)
 	server.Restart()
 	l.next("confirmed")
 	require.True(t, l.Confirmed("c"))
+	reason, trying = l.Reason("c")
+	require.NoError(t, reason)
+	require.False(t, trying)
+	reason, trying = l.Reason("d")
+	require.NoError(t, reason)
+	require.False(t, trying)
 }
 
 func TestServerThatEndsASubscriptionIsALoss(t *testing.T) {

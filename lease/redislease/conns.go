@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/rueidis"
 )
@@ -29,6 +30,26 @@ func newConns() *conns {
 type conn struct {
 	net.Conn
 	owner *conns
+	why   atomic.Pointer[error] // it was dropped for
+}
+
+// Read reads, and says why not where the connection was dropped.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	return n, c.explain(err)
+}
+
+// Write writes, and says why not where the connection was dropped.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.explain(err)
+}
+
+func (c *conn) explain(err error) error {
+	if why := c.why.Load(); err != nil && why != nil {
+		return *why
+	}
+	return err
 }
 
 // Close forgets the connection, and closes it.
@@ -83,8 +104,9 @@ func (c *conns) add(inner net.Conn) (net.Conn, error) {
 	return wrapped, nil
 }
 
-// drop closes the connections that are open now; the client opens others.
-func (c *conns) drop() {
+// drop closes the connections that are open now; the client opens others. What
+// was under way on them fails with why.
+func (c *conns) drop(why error) {
 	c.mu.Lock()
 	open := make([]*conn, 0, len(c.open))
 	for wrapped := range c.open {
@@ -92,6 +114,7 @@ func (c *conns) drop() {
 	}
 	c.mu.Unlock()
 	for _, wrapped := range open {
+		wrapped.why.CompareAndSwap(nil, &why)
 		_ = wrapped.Close()
 	}
 }
@@ -102,7 +125,7 @@ func (c *conns) close() {
 	c.closed = true
 	c.mu.Unlock()
 	c.cancel()
-	c.drop()
+	c.drop(net.ErrClosed)
 }
 
 // dialError says that a connection could not be opened at all: nothing was

@@ -135,7 +135,7 @@ func (s *Store) suspect(err error) {
 	var failure *Error
 	if errors.As(err, &failure) && failure.Code == "READONLY" {
 		s.log.Warn("leasehold: the server is a read-only replica; connecting anew", "addr", s.addr)
-		s.dropConnections()
+		s.dropConnections(errReplica)
 	}
 }
 
@@ -144,16 +144,16 @@ func (s *Store) suspect(err error) {
 // silent one itself.
 func (s *Store) unstick() {
 	if !s.cluster {
-		s.dropConnections()
+		s.dropConnections(errPatience)
 	}
 }
 
 // dropConnections closes all connections, at most once in the time that a
 // request may take.
-func (s *Store) dropConnections() {
+func (s *Store) dropConnections(why error) {
 	now := time.Now().UnixNano()
 	last := s.dropped.Load()
 	if now-last >= int64(s.config.patience()) && s.dropped.CompareAndSwap(last, now) {
-		s.conns.drop()
+		s.conns.drop(why)
 	}
 }

@@ -66,28 +66,47 @@ var reasons = map[string]string{
 	"UNKILLABLE":  "the server is busy with a script that can't be killed",
 }
 
+// reason says in words what e is about.
 func (e *Error) reason() string {
+	if e.Stage == StageInbox {
+		return "notices don't come in, so a grant would be missed: " + why(stageOf(e.Code, e.Err), e.Code, e.Err)
+	}
+	return why(e.Stage, e.Code, e.Err)
+}
+
+// stageOf is how far it got.
+func stageOf(code string, err error) string {
+	switch {
+	case code == "NOAUTH" || code == "WRONGPASS" || code == "" && unsent(err):
+		return StageConnect
+	case code == "":
+		return StageReply
+	}
+	return StageServer
+}
+
+// why says in words what is wrong.
+func why(stage, code string, err error) string {
 	var netErr net.Error
 	switch {
-	case e.Stage == StageInbox:
-		return "notices don't come in at the moment, so a grant would be missed"
-	case e.Code == "NOPERM" && strings.Contains(e.Err.Error(), "eval"):
+	case code == "NOPERM" && strings.Contains(err.Error(), "eval"):
 		return "the user is not permitted to run scripts"
-	case e.Code == "ERR" && strings.Contains(strings.ToLower(e.Err.Error()), "unknown command"):
+	case code == "ERR" && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
 		return "the server has no such command"
-	case e.Code != "" && reasons[e.Code] != "":
-		return reasons[e.Code]
-	case e.Code != "":
+	case code != "" && reasons[code] != "":
+		return reasons[code]
+	case code != "":
 		return "the server answered with an error"
-	case errors.Is(e.Err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the server is down: nothing listens there"
-	case e.Stage == StageConnect && (errors.Is(e.Err, context.DeadlineExceeded) || errors.As(e.Err, &netErr) && netErr.Timeout()):
+	case stage == StageConnect && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) && netErr.Timeout()):
 		return "the server can't be reached: no connection in time"
-	case e.Stage == StageConnect:
+	case stage == StageConnect:
 		return "the server can't be reached"
-	case errors.Is(e.Err, errPatience), errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, os.ErrDeadlineExceeded):
+	case errors.Is(err, errPatience), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return "the server is silent: the connection is open, or half open, and no answer came in time"
-	case errors.Is(e.Err, io.EOF), errors.Is(e.Err, syscall.ECONNRESET), errors.Is(e.Err, syscall.EPIPE), errors.Is(e.Err, net.ErrClosed):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		errors.Is(err, net.ErrClosed), errors.Is(err, errReplica):
 		return "the connection was lost before the answer"
 	default:
 		return "no answer"
@@ -100,6 +119,9 @@ var (
 
 	// errClosed ends a request that was on its way when Close ran out of time.
 	errClosed = errors.New("the store was closed before the answer")
+
+	// errReplica ends what is under way on a connection that is given up.
+	errReplica = errors.New("the connection led to a replica and was closed")
 
 	// errInbox is why nothing joins a queue now.
 	errInbox = errors.New("the inbox is not subscribed")
@@ -134,20 +156,11 @@ func code(err error) string {
 
 // wrap makes the caller's error out of the client's.
 func (s *Store) wrap(op string, err error) error {
-	switch c := code(err); c {
-	case "KIND", "WRONGTYPE":
+	c := code(err)
+	if c == "KIND" || c == "WRONGTYPE" {
 		return fmt.Errorf("%w: %s", lease.ErrKind, strings.TrimPrefix(err.Error(), "KIND "))
-	case "":
-		stage := StageReply
-		if unsent(err) {
-			stage = StageConnect
-		}
-		return &Error{Op: op, Addr: s.addr, Stage: stage, Err: err}
-	case "NOAUTH", "WRONGPASS":
-		return &Error{Op: op, Addr: s.addr, Stage: StageConnect, Code: c, Err: err}
-	default:
-		return &Error{Op: op, Addr: s.addr, Stage: StageServer, Code: c, Err: err}
 	}
+	return &Error{Op: op, Addr: s.addr, Stage: stageOf(c, err), Code: c, Err: err}
 }
 
 // unsent says that a request can't have reached the server, for there was no

@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -130,8 +133,12 @@ func TestServerThatIsDownIsNamed(t *testing.T) {
 	require.ErrorAs(t, err, &failure)
 	require.Equal(t, redislease.StageConnect, failure.Stage)
 	require.ErrorContains(t, err, "the server is down: nothing listens there")
-	_, err = p.try(acquire("k", 2))
-	require.ErrorContains(t, err, "notices don't come in")
+	eventually(t, func(c *collector) { // the first tells of the loss, if it comes before the server is found down
+		_, err = p.try(acquire("k", 2))
+		require.ErrorContains(c, err, "notices don't come in, so a grant would be missed: the server is down: nothing listens there")
+	})
+	require.ErrorAs(t, err, &failure)
+	require.Equal(t, redislease.StageInbox, failure.Stage)
 	_, err = p.Inspect(t.Context(), "k")
 	require.ErrorContains(t, err, "is down")
 
@@ -139,6 +146,108 @@ func TestServerThatIsDownIsNamed(t *testing.T) {
 	p.event(lease.Connected)
 	p.do(lease.Lost, renew("k", 1))
 	p.do(lease.Held, acquire("k", 2))
+}
+
+// gate lets a test say what becomes of connections that are made.
+type gate struct {
+	mu   sync.Mutex
+	dial func(ctx context.Context, address string, dialer *net.Dialer) (net.Conn, error) // nil: as usual
+}
+
+func (g *gate) set(dial func(context.Context, string, *net.Dialer) (net.Conn, error)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dial = dial
+}
+
+func (g *gate) DialCtx(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	g.mu.Lock()
+	dial := g.dial
+	g.mu.Unlock()
+	if dial == nil {
+		return dialer.DialContext(ctx, "tcp", address)
+	}
+	return dial(ctx, address, dialer)
+}
+
+// TestErrorsOfALostInboxNameTheNewestReason: the server was lost, and each try to get back in meets something else.
+func TestErrorsOfALostInboxNameTheNewestReason(t *testing.T) {
+	server := redistest.Start(t)
+	server.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all")
+	option, g := server.Option(), &gate{}
+	option.Username, option.Password, option.DialCtxFn = "app", "secret", g.DialCtx
+	p := openWith(t, option, "p", redislease.Config{TTL: time.Second})
+	says := func(text, code string) {
+		t.Helper()
+		eventually(t, func(c *collector) {
+			_, err := p.try(acquire("k", 1))
+			var failure *redislease.Error
+			require.ErrorAs(c, err, &failure)
+			require.ErrorContains(c, err, text)
+			require.Equal(c, code, failure.Code)
+		})
+	}
+	g.set(func(context.Context, string, *net.Dialer) (net.Conn, error) { return nil, syscall.ECONNREFUSED })
+	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	p.event(lease.Disconnected)
+	says("the server is down: nothing listens there", "")
+
+	g.set(func(ctx context.Context, _ string, _ *net.Dialer) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	says("the server can't be reached: no connection in time", "")
+
+	var silent []net.Conn
+	g.set(func(context.Context, string, *net.Dialer) (net.Conn, error) {
+		near, far := net.Pipe()
+		silent = append(silent, far) // one at a time
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		return near, nil
+	})
+	says("the server is silent: the connection is open, or half open, and no answer came in time", "")
+
+	server.Do(t, "ACL", "SETUSER", "app", "resetpass", ">other")
+	g.set(nil)
+	says("the user name or the password is wrong", "WRONGPASS")
+	server.Do(t, "ACL", "SETUSER", "app", ">secret")
+	p.event(lease.Connected)
+	p.do(lease.Held, acquire("k", 2))
+	for _, far := range silent {
+		_ = far.Close()
+	}
+}
+
+// TestBriefLossIsWaitedOut: what joins a queue waits for the inbox where it is being subscribed again, for no longer
+// than for an answer.
+func TestBriefLossIsWaitedOut(t *testing.T) {
+	server := redistest.Start(t)
+	option, g := server.Option(), &gate{}
+	option.DialCtxFn = g.DialCtx
+	option.Dialer.Timeout = limit
+	p := openWith(t, option, "p", redislease.Config{TTL: time.Second})
+	dialling, open := make(chan struct{}, 10), make(chan struct{})
+	g.set(func(ctx context.Context, address string, dialer *net.Dialer) (net.Conn, error) {
+		dialling <- struct{}{}
+		select {
+		case <-open:
+		case <-ctx.Done():
+		}
+		return dialer.DialContext(ctx, "tcp", address)
+	})
+	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	p.event(lease.Disconnected)
+	<-dialling
+	_, err := p.try(acquire("k", 1))
+	require.ErrorContains(t, err, "the server is silent")
+	answers := make(chan error, 1)
+	p.Send(acquire("k", 2), func(_ lease.Reply, err error) { answers <- err })
+	close(open)
+	if err := <-answers; err != nil { // a machine too slow for this
+		require.ErrorContains(t, err, "the server is silent")
+	}
+	p.event(lease.Connected)
+	p.do(lease.Held, acquire("other", 3))
 }
 
 func TestOpenFailsWithTheReason(t *testing.T) {

@@ -3,6 +3,7 @@ package redislease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -29,7 +30,7 @@ type inbox struct {
 
 	mu     sync.Mutex
 	down   map[string]bool     // channels lost and not confirmed again
-	parked map[string][]parked // calls that wait for a channel's first confirmation
+	parked map[string][]parked // calls that wait for a channel that is being subscribed
 }
 
 type parked struct {
@@ -41,22 +42,23 @@ func newInbox(s *Store, sink lease.Sink) *inbox {
 	b := &inbox{store: s, sink: sink, down: map[string]bool{}, parked: map[string][]parked{}}
 	b.name = s.names.inbox() + s.id
 	b.subscriber = pubsub.NewSubscriber(s.client, pubsub.Config{
-		Sharded: s.sharded, Message: b.message, Confirmed: b.confirmed, Lost: b.lost,
+		Sharded: s.sharded, Message: b.message, Confirmed: b.confirmed, Lost: b.lost, Failed: b.failed,
 	})
 	b.forget = s.invalidations.Listen(b.invalidated)
 	return b
 }
 
-// ready says whether a call can be sent now, or has to be parked first: on a
+// ready says whether a call can be sent now, or has to be parked first. On a
 // cluster the first use of a slot subscribes its inbox. What joins a queue is
-// refused while grants would be missed.
+// parked while a lost inbox is being subscribed again, and refused while it is
+// known that it can't be: grants would be missed.
 func (b *inbox) ready(n lockNames, c *call) (bool, error) {
 	if b.deaf {
 		return true, nil
 	}
-	lost := !b.up.Load()
+	lost, name := !b.up.Load(), b.name
 	if b.store.sharded {
-		name := b.name + n.inboxEnd
+		name += n.inboxEnd
 		if b.subscriber.Confirmed(name) {
 			return true, nil
 		}
@@ -67,40 +69,60 @@ func (b *inbox) ready(n lockNames, c *call) (bool, error) {
 			return false, nil
 		}
 	}
-	if lost && joins(&c.request) {
-		return true, b.refusal(c)
+	if !lost || !joins(&c.request) {
+		return true, nil
 	}
-	return true, nil
+	reason, trying := b.subscriber.Reason(name)
+	switch {
+	case trying:
+		return false, nil
+	case reason == nil: // confirmed by now
+		return true, nil
+	}
+	return true, b.refusal(c.request.Op.String(), reason)
 }
 
-func (b *inbox) refusal(c *call) error {
-	return &Error{Op: c.request.Op.String(), Addr: b.store.addr, Stage: StageInbox, Err: errInbox}
+// refusal is why nothing joins a queue: the inbox is not subscribed, for the
+// newest of the reasons.
+func (b *inbox) refusal(op string, reason error) error {
+	return &Error{Op: op, Addr: b.store.addr, Stage: StageInbox, Code: code(reason), Err: fmt.Errorf("%w: %w", errInbox, reason)}
 }
 
-// park keeps a call until the channel of its slot, which is used for the first
-// time, is confirmed or refused.
+// park keeps a call until the try to subscribe its channel has succeeded or
+// failed.
 func (b *inbox) park(l *lane, c *call) {
 	name := b.name + c.plan.names.inboxEnd
 	b.mu.Lock()
 	b.parked[name] = append(b.parked[name], parked{l, c})
 	b.mu.Unlock()
-	if err := b.subscriber.Subscribe(name); err != nil {
+	err := b.subscriber.Subscribe(name)
+	reason, trying := b.subscriber.Reason(name)
+	switch {
+	case err != nil:
 		b.unpark(name, lease.ErrStoreClosed)
-	} else if b.subscriber.Confirmed(name) { // between the look and the parking
+	case trying:
+	case reason == nil: // confirmed between the look and the parking
 		b.unpark(name, nil)
+	default: // or failed
+		b.unpark(name, reason)
 	}
 }
 
-func (b *inbox) unpark(name string, refusal error) {
+// unpark lets the calls that were parked go on; what joins a queue is refused
+// if there is a reason.
+func (b *inbox) unpark(name string, reason error) {
 	b.mu.Lock()
 	calls := b.parked[name]
 	delete(b.parked, name)
 	b.mu.Unlock()
 	for _, p := range calls {
-		if joins(&p.call.request) || errors.Is(refusal, lease.ErrStoreClosed) {
-			p.lane.ready(p.call, refusal)
-		} else {
-			p.lane.ready(p.call, nil) // it needs no inbox
+		switch {
+		case errors.Is(reason, lease.ErrStoreClosed):
+			p.lane.ready(p.call, reason)
+		case reason != nil && joins(&p.call.request):
+			p.lane.ready(p.call, b.refusal(p.call.request.Op.String(), reason))
+		default:
+			p.lane.ready(p.call, nil) // or it needs no inbox
 		}
 	}
 }
@@ -147,11 +169,13 @@ func (b *inbox) lost(name string, err error) {
 	first := len(b.down) == 0
 	b.down[name] = true
 	b.mu.Unlock()
-	b.unpark(name, &Error{Op: "subscribe", Addr: b.store.addr, Stage: StageInbox, Err: err})
 	if first && !b.deaf {
 		b.tell(lease.Event{Type: lease.Disconnected, Err: b.store.wrap("subscribe", err)})
 	}
 }
+
+// failed is told of each try; those who wait for it need not wait for the next.
+func (b *inbox) failed(name string, err error) { b.unpark(name, err) }
 
 func (b *inbox) invalidated(name string, all bool) {
 	if all {
