@@ -20,6 +20,7 @@ func TestHolderCutOffFromRedisStopsBelievingBeforeOthersEnter(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	s := redistest.Start(t)
+	warm(t, s)
 	proxy := faults.NewProxy(t, s.Addr())
 	hole := holeAtSecondRenewal(t, proxy)
 	p1 := startPeer(t, proxy.Addr(), s.Addr(), ttl)
@@ -113,7 +114,7 @@ func lateCommandsChangeNothing(t *testing.T, s *redistest.Server, old *peer, c *
 // writes on waking up, and it is told at once.
 func TestFrozenHolderIsFencedOffAndToldOnWakingUp(t *testing.T) {
 	t.Parallel()
-	const ttl = time.Second
+	const ttl = 2 * time.Second
 	s := redistest.Start(t)
 	p1 := startPeer(t, s.Addr(), s.Addr(), ttl)
 	p2 := process(t, s.Addr(), coordinator.WithTTL(ttl))

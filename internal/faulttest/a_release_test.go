@@ -98,20 +98,28 @@ func TestRepeatedReleaseLeavesTheNewLeaseOfTheSameProcessAlone(t *testing.T) {
 // process locks again, and only then does the first arrive.
 func TestReleaseThatArrivesLateLeavesTheNewLeaseAlone(t *testing.T) {
 	t.Parallel()
-	const ttl = time.Second
 	s := redistest.Start(t)
+	warm(t, s)
 	proxy := faults.NewProxy(t, s.Addr())
-	c := process(t, proxy.Addr(), coordinator.WithRetention(0), coordinator.WithTTL(ttl))
+	// The TTL decides how long it waits for an answer that does not come.
+	c := process(t, proxy.Addr(), coordinator.WithRetention(0), coordinator.WithTTL(3*time.Second))
 	first := take(t, c.Mutex("k"))
-	stuck, arrive, arrived := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	stuck, arrive, ran := make(chan struct{}), make(chan struct{}), make(chan struct{}, 10)
 	var once sync.Once
 	proxy.OnCommand(func(cmd []string) faults.Action {
 		if verb(cmd) == "release" {
-			once.Do(func() {
+			first := false
+			once.Do(func() { first = true })
+			if first {
 				close(stuck)
 				<-arrive
-				close(arrived)
-			})
+			}
+		}
+		return faults.Pass
+	})
+	proxy.OnReply(func(cmd []string) faults.Action {
+		if verb(cmd) == "release" {
+			ran <- struct{}{}
 		}
 		return faults.Pass
 	})
@@ -119,9 +127,10 @@ func TestReleaseThatArrivesLateLeavesTheNewLeaseAlone(t *testing.T) {
 	await(t, stuck, hangs, "the release on its way")
 	hold := take(t, c.Mutex("k"))
 	before := owners(t, s, "k")
+	await(t, ran, hangs, "the second copy")
+	require.Empty(t, ran)
 	close(arrive)
-	await(t, arrived, hangs, "the late release")
-	time.Sleep(ttl) // it has nobody to answer to; the lease has to outlive it
+	await(t, ran, hangs, "the late release")
 	require.Equal(t, before, owners(t, s, "k"))
 	require.NoError(t, hold.Err())
 	require.NoError(t, hold.Unlock())

@@ -18,7 +18,7 @@ func TestCallersThatShareOneLeaseExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	order := crowdOrder{
-		Addr: s.Addr(), Goroutines: 100, TTL: time.Second, CountIn: true, Lasting: lasting(2*time.Second, time.Minute),
+		Addr: s.Addr(), Goroutines: 100, TTL: 30 * time.Second, CountIn: true, Lasting: lasting(2*time.Second, time.Minute),
 	}
 	reports := runCrowd(t, 2, order, time.Sleep)
 	requireExact(t, s, reports)

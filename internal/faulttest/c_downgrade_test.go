@@ -40,6 +40,25 @@ func openStore(addr, id string) *redislease.Store {
 	return store
 }
 
+// warm has the server learn every script, so that the first call of one is not merely answered NOSCRIPT.
+func warm(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	store := openStore(s.Addr(), "warm")
+	base := lease.Request{Key: "warm", Kind: lease.ReadWrite, Ticket: 1, Mode: lease.Exclusive, TTL: time.Minute}
+	for _, op := range []lease.Op{lease.Acquire, lease.Renew, lease.Downgrade} {
+		r := base
+		r.Op = op
+		_, err := send(store, r)
+		require.NoError(t, err)
+	}
+	r := base
+	r.Op = lease.Release
+	_, err := send(store, r)
+	require.EqualError(t, err, lease.Done.String())
+	require.NoError(t, store.Close(context.Background()))
+	require.Empty(t, leftovers(t, s))
+}
+
 // send returns the token of what is held then.
 func send(store *redislease.Store, r lease.Request) (uint64, error) {
 	type answer struct {
@@ -63,6 +82,7 @@ func TestClientKilledInADowngradeLeavesNothingForEver(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
+			warm(t, s)
 			proxy := faults.NewProxy(t, s.Addr())
 			watched := watchForever(t, s)
 			child := faults.StartChild(t, "writer", proxy.Addr())

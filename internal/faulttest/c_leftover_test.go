@@ -65,7 +65,7 @@ func (w *forever) requireNone(t *testing.T) {
 // without an expiry is seen at any moment, and everything is free when the lease has ended.
 func TestClientKilledAtAnyStepLeavesNothingForEver(t *testing.T) {
 	t.Parallel()
-	const ttl = 500 * time.Millisecond
+	const ttl = 800 * time.Millisecond
 	for _, step := range []string{"acquire", "renew", "release"} {
 		for _, when := range []string{"before", "after"} {
 			t.Run(when+" "+step, func(t *testing.T) {
@@ -81,9 +81,10 @@ func TestClientKilledAtAnyStepLeavesNothingForEver(t *testing.T) {
 func killedAt(t *testing.T, step, when string, ttl time.Duration) {
 	t.Helper()
 	s := redistest.Start(t)
+	warm(t, s)
 	proxy := faults.NewProxy(t, s.Addr())
 	p1 := startPeer(t, proxy.Addr(), s.Addr(), ttl)
-	p2 := process(t, s.Addr(), coordinator.WithTTL(ttl))
+	p2 := process(t, s.Addr())
 	watched := watchForever(t, s)
 	killed := killOn(proxy, p1.Child, step, when)
 	p1.Send("lock k")
@@ -93,6 +94,8 @@ func killedAt(t *testing.T, step, when string, ttl time.Duration) {
 	}
 	await(t, killed, hangs, "the kill")
 	dead := time.Now()
+	held := pttl(t, s, "lock:k") > 0
+	require.Equal(t, (step != "acquire" || when == "after") && (step != "release" || when == "before"), held, "the step was taken")
 	<-p1.Done()
 	hold := take(t, p2.Mutex("k"))
 	require.Less(t, time.Since(dead), ttl+soon, "free when the lease has ended")
@@ -126,14 +129,15 @@ func killOn(p *faults.Proxy, child *faults.Child, step, when string) <-chan stru
 // C2, with somebody in the queue: the holder dies in the middle of passing the key on.
 func TestHolderKilledInTheMiddleOfAHandOffLeavesTheKeyToTheNext(t *testing.T) {
 	t.Parallel()
-	const ttl = 500 * time.Millisecond
+	const ttl = 800 * time.Millisecond
 	for _, when := range []string{"before", "after"} {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
+			warm(t, s)
 			proxy := faults.NewProxy(t, s.Addr())
 			p1 := startPeer(t, proxy.Addr(), s.Addr(), ttl)
-			p2 := process(t, s.Addr(), coordinator.WithTTL(ttl))
+			p2 := process(t, s.Addr())
 			watched := watchForever(t, s)
 			token := p1.take(t, "k")
 			waiting := lockLater(t.Context(), p2.Mutex("k"))
@@ -155,8 +159,8 @@ func TestHolderKilledInTheMiddleOfAHandOffLeavesTheKeyToTheNext(t *testing.T) {
 // left but the token counter, and that for its retention.
 func TestHelperKeysDoNotOutliveTheLock(t *testing.T) {
 	t.Parallel()
-	const ttl = 800 * time.Millisecond
-	const retention = time.Second
+	const ttl = 1800 * time.Millisecond
+	const retention = 2 * time.Second
 	s := redistest.Start(t)
 	p1 := startPeer(t, s.Addr(), s.Addr(), ttl)
 	var others []*coordinator.Coordinator
