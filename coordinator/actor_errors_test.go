@@ -193,7 +193,7 @@ func TestRenewalIsRetriedWithinTheLease(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 		h := lockOf(t, c.Mutex("k")).holdsAfter(s)
 		q := s.after(time.Second, lease.Renew)
-		for range 4 { // each sooner than a twelfth of the TTL after the last
+		for range 8 { // each sooner than a twelfth of the TTL after the last
 			q.fail(errStore)
 			q = s.within(250*time.Millisecond, lease.Renew)
 		}
