@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -21,6 +22,14 @@ const (
 	// minTTL is the shortest time to live that a Config may name.
 	minTTL = 100 * time.Millisecond
 
+	// maxPatience is how long a server may say nothing at most, however long
+	// leases last: who asks shall be told.
+	maxPatience = 3 * time.Second
+
+	// minTimeout is what connections are given at least, however short leases
+	// are: less would be missed by a machine that is merely busy.
+	minTimeout = 50 * time.Millisecond
+
 	// maxBatch is how many requests go in one pipeline. A pipeline of
 	// rueidis.ClientOption.BlockingPipeline commands would silently take
 	// another connection; each request is at most three commands.
@@ -37,8 +46,9 @@ type Config struct {
 
 	// TTL is the shortest time to live of the leases that the store will serve
 	// (default [DefaultTTL], at least 100 ms). An error comes within a third of
-	// it, and the time-outs of the connection are derived from it where the
-	// options leave them open.
+	// it; where the server is silent, after a quarter of it, three seconds at most.
+	// The time-outs of the connection are derived from that where the options
+	// leave them open.
 	TTL time.Duration
 
 	// TokenRetention is how long the newest fencing token of an unused key is
@@ -73,15 +83,24 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// patience is how long a request may take before it is answered with an error;
-// with the tick of the clock that watches it, a third of the TTL.
-func (c Config) patience() time.Duration { return c.TTL / 4 }
+// limit is how long a request may take before it is answered with an error,
+// whatever the reason. The contract allows a third of the TTL: what is left is
+// for a busy machine.
+func (c Config) limit() time.Duration { return c.TTL / 4 }
 
-// tick is how often requests are looked at for their age.
-func (c Config) tick() time.Duration { return c.TTL/3 - c.patience() }
+// patience is how long it may take where the server says nothing at all.
+func (c Config) patience() time.Duration { return min(c.limit(), maxPatience) }
 
-// clamp is d, but at least low and at most high.
-func clamp(d, low, high time.Duration) time.Duration { return min(max(d, low), high) }
+// limited is the dialer with its time-outs set where they are not.
+func limited(d net.Dialer, patience time.Duration) net.Dialer {
+	if d.Timeout == 0 {
+		d.Timeout = max(patience/3, minTimeout)
+	}
+	if d.KeepAlive == 0 {
+		d.KeepAlive = max(patience/4, minTimeout)
+	}
+	return d
+}
 
 // refused are the options that can't serve leases, each with the reason.
 func refused(opt *rueidis.ClientOption) error {
@@ -126,15 +145,12 @@ func clientOption(opt rueidis.ClientOption, cfg Config) (rueidis.ClientOption, e
 	opt.DisableCache = opt.DisableCache || opt.AlwaysRESP2
 
 	// A silent server is noticed after two intervals of the background ping and
-	// one time-out; what waits is answered earlier, by its own patience.
-	if opt.Dialer.Timeout == 0 {
-		opt.Dialer.Timeout = clamp(cfg.TTL/16, 50*time.Millisecond, rueidis.DefaultDialTimeout)
-	}
-	if opt.Dialer.KeepAlive == 0 {
-		opt.Dialer.KeepAlive = clamp(cfg.TTL/16, 50*time.Millisecond, rueidis.DefaultTCPKeepAlive)
-	}
+	// one time-out, and a connection is made, and greeted, in two time-outs of the
+	// dialer: both within the patience. What waits is answered by that anyway.
+	patience := cfg.patience()
+	opt.Dialer = limited(opt.Dialer, patience)
 	if opt.ConnWriteTimeout == 0 {
-		opt.ConnWriteTimeout = clamp(cfg.TTL/8, 50*time.Millisecond, 3*time.Second)
+		opt.ConnWriteTimeout = max(patience/2, minTimeout)
 	}
 	return opt, nil
 }

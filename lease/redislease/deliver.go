@@ -28,7 +28,7 @@ func (s *Store) deliver(l *lane, batch []*call) {
 		return
 	}
 	sent := time.Now()
-	results := s.client.DoMulti(context.Background(), commands...)
+	results := s.exchange(l, commands)
 	var again []second
 	for _, c := range sending {
 		mine := results[:c.plan.size()]
@@ -44,6 +44,15 @@ func (s *Store) deliver(l *lane, batch []*call) {
 	if len(again) > 0 {
 		s.deliverAgain(l, again)
 	}
+}
+
+// exchange has the client send commands, and notes whether anything was answered.
+func (s *Store) exchange(l *lane, commands []rueidis.Completed) []rueidis.RedisResult {
+	results := s.client.DoMulti(context.Background(), commands...)
+	if results[0].NonRedisError() == nil {
+		l.answered()
+	}
+	return results
 }
 
 // second is a call to be sent once more.
@@ -85,7 +94,7 @@ func (s *Store) deliverAgain(l *lane, again []second) {
 		sizes[i] = then.call.plan.size()
 	}
 	sent := time.Now()
-	results := s.client.DoMulti(context.Background(), commands...)
+	results := s.exchange(l, commands)
 	for i, then := range again {
 		s.conclude(l, then.call, results[:sizes[i]], sent, then.resent)
 		results = results[sizes[i]:]

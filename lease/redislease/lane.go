@@ -17,7 +17,6 @@ type call struct {
 	// The rest is guarded by the lane's mu.
 	since      time.Time // when it was given to Send
 	sent       bool
-	heard      int   // lane.answered when it was sent
 	over       bool  // its answer is given, or about to be
 	prev, next *call // in the lane's list, oldest first
 }
@@ -37,14 +36,12 @@ type lane struct {
 	oldest  *call     // all that are not answered yet
 	newest  *call
 	pending int
-	// answered counts what the server answered, well or not: a server that
-	// answers others is slow, not silent.
-	answered int
-	armed    bool // the timer will look at their age
-	closed   bool
-	drained  chan struct{} // closed when closed and nothing is pending
-	timer    *time.Timer
-	running  sync.WaitGroup // goroutines, and a timer that is armed
+	heard   time.Time // when the server last answered: who answers others is slow, not silent
+	armed   bool      // the timer will look at their age
+	closed  bool
+	drained chan struct{} // closed when closed and nothing is pending
+	timer   *time.Timer
+	running sync.WaitGroup // goroutines, and a timer that is armed
 }
 
 func newLane(s *Store, workers int) *lane {
@@ -78,7 +75,7 @@ func (l *lane) add(c *call, ready bool) bool {
 	if !l.armed {
 		l.armed = true
 		l.running.Add(1)
-		l.timer.Reset(l.store.config.tick())
+		l.timer.Reset(l.store.config.patience())
 	}
 	if ready {
 		l.enqueue(c)
@@ -137,9 +134,6 @@ func (l *lane) over(c *call) bool {
 // answer gives a call its answer, unless it has one.
 func (l *lane) answer(c *call, reply lease.Reply, err error) {
 	l.mu.Lock()
-	if err == nil || code(err) != "" {
-		l.answered++
-	}
 	mine := l.finish(c)
 	l.mu.Unlock()
 	if mine {
@@ -175,7 +169,7 @@ func (l *lane) take(batch []*call) []*call {
 			}
 			n++
 			if !c.over {
-				c.sent, c.heard = true, l.answered
+				c.sent = true
 				batch = append(batch, c)
 			}
 		}
@@ -194,21 +188,47 @@ func (l *lane) take(batch []*call) []*call {
 	}
 }
 
+// answered notes that the server answers.
+func (l *lane) answered() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = time.Now()
+}
+
+// due is when the call has waited too long: when its limit is reached, or its
+// patience is over and the server has not answered anything for half as long.
+// On a cluster another node's answers say nothing. It needs mu.
+func (l *lane) due(c *call) time.Time {
+	patience := l.store.config.patience()
+	due := c.since.Add(patience)
+	if l.store.cluster {
+		return due
+	}
+	if quiet := l.heard.Add(patience / 2); quiet.After(due) {
+		due = quiet
+	}
+	if limit := c.since.Add(l.store.config.limit()); limit.Before(due) {
+		due = limit
+	}
+	return due
+}
+
 // expire answers what has waited too long: the promise that an error comes in
 // time does not depend on the client, which may be stuck in dialling.
 func (l *lane) expire() {
+	now := time.Now()
 	l.mu.Lock()
-	limit := time.Now().Add(-l.store.config.patience())
 	var late []*call
 	stuck := false
-	for c := l.oldest; c != nil && !c.since.After(limit); c = l.oldest {
-		stuck = stuck || c.sent && c.heard == l.answered
+	for c := l.oldest; c != nil && !l.due(c).After(now); c = l.oldest {
+		stuck = stuck || c.sent
 		l.finish(c)
 		late = append(late, c)
 	}
+	stuck = stuck && now.Sub(l.heard) >= l.store.config.patience()/2
 	again := l.oldest != nil
 	if again {
-		l.timer.Reset(l.store.config.tick())
+		l.timer.Reset(max(l.due(l.oldest).Sub(now), time.Millisecond))
 	} else {
 		l.armed = false
 	}
