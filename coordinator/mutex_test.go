@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/lease/memlease"
@@ -257,7 +256,9 @@ func TestCloseHandsOverAndRefuses(t *testing.T) {
 		require.NoError(t, err)
 		go func() {
 			_, err := c.Mutex("k").Lock(t.Context())
-			assert.ErrorIs(t, err, ErrClosed)
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%v instead of ErrClosed", err)
+			}
 		}()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
