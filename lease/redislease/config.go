@@ -149,6 +149,7 @@ func clientOption(opt rueidis.ClientOption, cfg Config) (rueidis.ClientOption, e
 	// dialer: both within the patience. What waits is answered by that anyway.
 	patience := cfg.patience()
 	opt.Dialer = limited(opt.Dialer, patience)
+	opt.Sentinel.Dialer = limited(opt.Sentinel.Dialer, patience)
 	if opt.ConnWriteTimeout == 0 {
 		opt.ConnWriteTimeout = max(patience/2, minTimeout)
 	}

@@ -74,7 +74,12 @@ func (c *conns) wrap(opt *rueidis.ClientOption) {
 	}
 	opt.DialFn = nil
 	opt.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, dialer.Timeout)
+		var cancel context.CancelFunc
+		if dialer.Timeout > 0 {
+			ctx, cancel = context.WithTimeout(ctx, dialer.Timeout)
+		} else {
+			ctx, cancel = context.WithCancel(ctx)
+		}
 		defer cancel()
 		defer context.AfterFunc(c.ctx, cancel)()
 		inner, err := dial(ctx, address, dialer, config)
