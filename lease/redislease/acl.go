@@ -8,11 +8,11 @@ import (
 // Commands are all the commands that a store sends, those inside its scripts
 // and those of the client below it included, in the form in which ACL rules
 // have them. Commands that a deployment does not need (CLUSTER without a
-// cluster, AUTH without a password) are among them.
+// cluster, ROLE without Sentinel, AUTH without a password) are among them.
 var Commands = []string{
 	// connecting
 	"auth", "hello", "ping", "select", "client|setname", "client|tracking", "client|caching",
-	"cluster|slots", "cluster|shards", "asking",
+	"cluster|slots", "cluster|shards", "asking", "role",
 	// the inbox
 	"subscribe", "ssubscribe", "publish", "spublish",
 	// scripts, and what they call

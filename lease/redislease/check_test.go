@@ -154,7 +154,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	inScripts := 0
 	for _, command := range redislease.Commands {
 		switch command {
-		case "auth", "hello", "ping", "select", "asking", "cluster|slots", "cluster|shards", "client|setname",
+		case "auth", "hello", "ping", "select", "asking", "role", "cluster|slots", "cluster|shards", "client|setname",
 			"client|caching", "client|tracking", "subscribe", "ssubscribe", "spublish":
 			continue
 		case "eval":
