@@ -57,6 +57,9 @@ func (s *Store) Open(ctx context.Context, id string, sink lease.Sink) (lease.Cap
 
 // meet connects, and finds out what the server can do.
 func (s *Store) meet(ctx context.Context, sink lease.Sink) error {
+	if err := s.checkSentinels(ctx); err != nil {
+		return err
+	}
 	if err := s.connect(); err != nil {
 		return s.wrap("open", err)
 	}
@@ -160,6 +163,36 @@ func (s *Store) connect() (err error) {
 	return nil
 }
 
+// checkSentinels refuses addresses of Sentinels at which something else answers:
+// the client sends an UNSUBSCRIBE there, whose answer by a data server that
+// refuses PINGs it would not survive. Those that don't answer it tries itself.
+func (s *Store) checkSentinels(ctx context.Context) error {
+	if s.option.Sentinel.MasterSet == "" {
+		return nil
+	}
+	for _, address := range s.option.InitAddress {
+		option := s.option
+		option.InitAddress, option.ForceSingleClient = []string{address}, true
+		option.Dialer, option.TLSConfig = option.Sentinel.Dialer, option.Sentinel.TLSConfig
+		option.Username, option.Password, option.ClientName = option.Sentinel.Username, option.Sentinel.Password, option.Sentinel.ClientName
+		option.Sentinel = rueidis.SentinelOption{}
+		option.SelectDB, option.DisableCache, option.OnInvalidations = 0, true, nil
+		client, err := rueidis.NewClient(option)
+		var hello map[string]string
+		if err == nil {
+			hello, err = s.hello(ctx, client)
+		}
+		if client != nil {
+			client.Close()
+		}
+		if mode := hello["mode"]; err == nil && mode != "" && mode != "sentinel" {
+			return &Error{Op: "open", Addr: address, Stage: StageConnect,
+				Err: fmt.Errorf("ClientOption.Sentinel is set, and the server says that it is no Sentinel: its mode is %s", mode)}
+		}
+	}
+	return nil
+}
+
 func (s *Store) missing(format string, args ...any) {
 	s.capabilities.Missing = append(s.capabilities.Missing, fmt.Sprintf(format, args...))
 }
@@ -171,7 +204,7 @@ func firstLine(err error) string {
 
 // greet asks the server for its name, version and role.
 func (s *Store) greet(ctx context.Context) error {
-	hello, err := s.hello(ctx)
+	hello, err := s.hello(ctx, s.client)
 	if err == nil && s.cluster && hello["mode"] == "standalone" {
 		// It knows CLUSTER SLOTS and is none (miniredis): then it is better
 		// off with a client for one server.
@@ -179,7 +212,7 @@ func (s *Store) greet(ctx context.Context) error {
 		s.option.ForceSingleClient = true
 		s.capabilities.Missing = nil
 		if err = s.connect(); err == nil {
-			hello, err = s.hello(ctx)
+			hello, err = s.hello(ctx, s.client)
 		}
 	}
 	if err != nil {
@@ -202,12 +235,12 @@ func (s *Store) greet(ctx context.Context) error {
 }
 
 // hello says hello again, in the protocol that the connection speaks already.
-func (s *Store) hello(ctx context.Context) (map[string]string, error) {
+func (s *Store) hello(ctx context.Context, client rueidis.Client) (map[string]string, error) {
 	protocol := "3"
 	if s.option.AlwaysRESP2 {
 		protocol = "2"
 	}
-	answer, err := s.client.Do(ctx, s.client.B().Arbitrary("HELLO", protocol).Build()).AsMap()
+	answer, err := client.Do(ctx, client.B().Arbitrary("HELLO", protocol).Build()).AsMap()
 	if err != nil {
 		return nil, err
 	}

@@ -123,3 +123,17 @@ func TestSentinelLeadsToTheMaster(t *testing.T) {
 	p.event(lease.Connected)
 	p.do(lease.Done, release("after", 1))
 }
+
+// TestDataServerIsNoSentinel: with a set's name, and the address of the master in the place of a Sentinel's.
+func TestDataServerIsNoSentinel(t *testing.T) {
+	server := redistest.Start(t)
+	option := server.Option()
+	option.Sentinel.MasterSet = "locks"
+	p := newPeer(t, option, redislease.Config{})
+	_, err := p.Open(t.Context(), "p", p.record)
+	require.ErrorContains(t, err, "it is no Sentinel: its mode is standalone")
+	stats, err := readString(t, server, "INFO", "commandstats")
+	require.NoError(t, err)
+	require.NotContains(t, stats, "unsubscribe")
+	require.NoError(t, p.Close(t.Context()))
+}
