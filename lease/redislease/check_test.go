@@ -1,6 +1,8 @@
 package redislease_test
 
 import (
+	"bytes"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -49,16 +51,23 @@ func TestCheckFindsEviction(t *testing.T) {
 	server.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 }
 
-func TestCheckTellsWhatIsMissing(t *testing.T) {
+// TestMissingIsToldToTheOpener, who logs it: the store itself does not.
+func TestMissingIsToldToTheOpener(t *testing.T) {
 	option := redistest.Shared(t).Option()
 	option.AlwaysRESP2 = true
-	p := openWith(t, option, "check-resp2", redislease.Config{})
-	require.False(t, p.can.Tracking)
-	require.Len(t, p.can.Missing, 1)
-	problems, err := p.Check(t.Context())
+	var log bytes.Buffer
+	store, err := redislease.New(option, redislease.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	can, err := store.Open(t.Context(), "check-resp2", func(lease.Event) {})
+	require.NoError(t, err)
+	require.False(t, can.Tracking)
+	require.Len(t, can.Missing, 1)
+	problems, err := store.Check(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{redislease.ProblemTracking}, codes(problems))
 	require.False(t, problems[0].Fatal)
+	require.NoError(t, store.Close(t.Context()))
+	require.Empty(t, log.String())
 }
 
 // restricted opens a store as a user that the rule was made into, less what without names.

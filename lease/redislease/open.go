@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,13 +116,6 @@ func (s *Store) open(ctx context.Context, sink lease.Sink) error {
 	}
 	for range lanes {
 		s.lanes = append(s.lanes, newLane(s, each))
-	}
-	level := slog.LevelWarn
-	if s.option.DisableCache {
-		level = slog.LevelInfo // it was chosen
-	}
-	for _, missing := range s.capabilities.Missing {
-		s.log.Log(ctx, level, "leasehold: "+missing, "addr", s.addr)
 	}
 	return nil
 }
