@@ -56,7 +56,9 @@ type Config struct {
 	// server's clock that tokens survive. It is at least TTL.
 	TokenRetention time.Duration
 
-	// Logger gets what can't be told by an error (default slog.Default()).
+	// Logger gets what can't be told by an error (default slog.Default()). It is
+	// called on the goroutines that send requests and read messages, and must not
+	// block: one that may needs a handler that passes lines on.
 	Logger *slog.Logger
 }
 

@@ -106,8 +106,8 @@ func (s *Store) conclude(l *lane, c *call, results []rueidis.RedisResult, sent t
 	reply, err := s.read(c, results)
 	if err != nil {
 		err = s.wrap(c.request.Op.String(), err)
-		s.suspect(err)
 		l.answer(c, lease.Reply{}, err)
+		s.suspect(err)
 		return
 	}
 	reply.Sent, reply.Resent = sent, resent
@@ -143,8 +143,9 @@ func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error
 func (s *Store) suspect(err error) {
 	var failure *Error
 	if errors.As(err, &failure) && failure.Code == "READONLY" {
-		s.log.Warn("leasehold: the server is a read-only replica; connecting anew", "addr", s.addr)
-		s.dropConnections(errReplica)
+		if s.dropConnections(errReplica) {
+			s.log.Warn("leasehold: the server is a read-only replica; connecting anew", "addr", s.addr)
+		}
 	}
 }
 
@@ -158,11 +159,13 @@ func (s *Store) unstick() {
 }
 
 // dropConnections closes all connections, at most once in the time that a
-// request may take.
-func (s *Store) dropConnections(why error) {
-	now := time.Now().UnixNano()
+// request may take; it says whether it did.
+func (s *Store) dropConnections(why error) bool {
+	now := int64(time.Since(s.born))
 	last := s.dropped.Load()
-	if now-last >= int64(s.config.patience()) && s.dropped.CompareAndSwap(last, now) {
-		s.conns.drop(why)
+	if last != 0 && now-last < int64(s.config.patience()) || !s.dropped.CompareAndSwap(last, now) {
+		return false
 	}
+	s.conns.drop(why)
+	return true
 }

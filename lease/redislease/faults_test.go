@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"syscall"
@@ -306,6 +307,41 @@ func TestReplicaIsLeft(t *testing.T) {
 		_, err := p.try(acquire("other", 3))
 		require.NoError(c, err)
 	})
+}
+
+// blockingHandler never returns from a line until it is let go.
+type blockingHandler struct {
+	slog.Handler
+	in, letGo chan struct{}
+}
+
+func (h blockingHandler) Handle(context.Context, slog.Record) error {
+	h.in <- struct{}{}
+	<-h.letGo
+	return nil
+}
+
+// TestAnswersComeBeforeTheLine about them.
+func TestAnswersComeBeforeTheLine(t *testing.T) {
+	server, master := redistest.Start(t), redistest.Start(t)
+	log := blockingHandler{slog.NewTextHandler(io.Discard, nil), make(chan struct{}, 10), make(chan struct{})}
+	store, err := redislease.New(server.Option(), redislease.Config{Logger: slog.New(log)})
+	require.NoError(t, err)
+	p := &peer{Store: store, t: t, id: "p", news: make(chan struct{}, 1)}
+	_, err = p.Open(t.Context(), "p", p.record)
+	require.NoError(t, err)
+	t.Cleanup(p.close)
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(t, err)
+	server.Do(t, "REPLICAOF", host, port)
+	_, err = p.try(acquire("k", 1))
+	require.ErrorContains(t, err, "read-only replica")
+	<-log.in
+	p.event(lease.Disconnected)
+	p.event(lease.Connected)
+	_, err = p.try(acquire("k", 2))
+	require.ErrorContains(t, err, "read-only replica")
+	close(log.letGo)
 }
 
 // TestFullServer: an acquire is refused with nothing changed, a release works.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -49,7 +50,8 @@ type Store struct {
 	lanes        []*lane
 	inbox        *inbox
 
-	dropped atomic.Int64 // when connections were last dropped, by the wall clock
+	born    time.Time
+	dropped atomic.Int64 // when connections were last dropped, in ns since born
 	bad     atomic.Int64 // messages that were none
 
 	mu     sync.Mutex
@@ -82,7 +84,7 @@ func New(opt rueidis.ClientOption, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		config: cfg, names: named, log: cfg.Logger, addr: strings.Join(opt.InitAddress, ","),
-		conns: newConns(), done: make(chan struct{}),
+		conns: newConns(), born: time.Now(), done: make(chan struct{}),
 		publish: "PUBLISH", keep: millis(cfg.TokenRetention),
 		tailFrom: strconv.Itoa(len(named.helperName("queue", "")) + 1),
 	}
