@@ -160,19 +160,19 @@ func TestHolderKilledInTheMiddleOfAHandOffLeavesTheKeyToTheNext(t *testing.T) {
 func TestHelperKeysDoNotOutliveTheLock(t *testing.T) {
 	t.Parallel()
 	const ttl = 1800 * time.Millisecond
-	const retention = 2 * time.Second
+	const retention = 10 * time.Second
 	s := redistest.Start(t)
 	p1 := startPeer(t, s.Addr(), s.Addr(), ttl)
 	var others []*coordinator.Coordinator
 	for range 4 {
-		others = append(others, process(t, s.Addr(), coordinator.WithTTL(ttl), coordinator.WithTokenRetention(retention)))
+		others = append(others, process(t, s.Addr(), coordinator.WithTTL(retention), coordinator.WithTokenRetention(retention)))
 	}
 	p1.take(t, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	fails := func(lock func() (*coordinator.Hold, error), want error) {
 		waiting.Go(func() {
-			if _, err := lock(); !oneOf(err, want) {
+			if _, err := lock(); !oneOf(err, want, coordinator.ErrUnavailable) { // the latter on a machine that stalls
 				t.Error(err)
 			}
 		})
@@ -194,9 +194,10 @@ func TestHelperKeysDoNotOutliveTheLock(t *testing.T) {
 	for _, name := range s.Keys(t, "*") {
 		require.Positive(t, pttl(t, s, name), name)
 		require.LessOrEqual(t, pttl(t, s, name), retention, name)
+		require.Contains(t, name, "~token")
 	}
 	eventually(t, hangs, "the counters go too", func() bool { return len(s.Keys(t, "*")) == 0 })
-	require.Less(t, time.Since(last), ttl+retention+soon)
+	require.Less(t, time.Since(last), ttl+soon, "of the peer's own retention")
 }
 
 // C4: ten thousand waiters whose callers go away leave at once, without a turn, here and in Redis.
