@@ -50,7 +50,7 @@ func TestRenewalFollowsTheWorkNotTheProcess(t *testing.T) {
 			}
 			require.True(t, next.Valid())
 			eventually(t, hangs, "nothing left to do", func() bool { return len(c.Snapshot().Keys) == 0 })
-			staysQuiet(t, net, ttl/2, about(key), "a command for a lock that nobody works under")
+			staysQuiet(t, net, ttl/2, takes, "a command for a lock that nobody works under")
 			require.True(t, next.Valid(), "the late Unlock touched somebody else's hold")
 			require.NoError(t, next.Unlock())
 		})

@@ -2,6 +2,7 @@ package faulttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -78,8 +79,8 @@ func TestCloseEndsWaitersHoldersAndRenewals(t *testing.T) {
 // keysLeft is how many keys an error of Close says it could not hand over: none where there is no error.
 func keysLeft(t *testing.T, err error) int {
 	t.Helper()
-	if err == nil {
-		return 0
+	if err == nil || !errors.Is(err, coordinator.ErrUnavailable) && errors.Is(err, context.DeadlineExceeded) {
+		return 0 // in the second case there was no time to say goodbye
 	}
 	require.ErrorIs(t, err, coordinator.ErrUnavailable)
 	found := regexp.MustCompile(`(\d+) keys could not be handed over`).FindStringSubmatch(err.Error())
@@ -137,6 +138,10 @@ func TestCloseWithRedisGoneSaysWhatIsLeft(t *testing.T) {
 			defer cancel()
 			var err error
 			within(t, 200*time.Millisecond+closeGrace+slack, "Close", func() { err = c.Close(ctx) })
+			if !errors.Is(err, coordinator.ErrUnavailable) { // a slow machine: it goes on behind our back, to an end
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				within(t, hangs, "Close", func() { err = c.Close(context.Background()) })
+			}
 			require.ErrorIs(t, err, coordinator.ErrUnavailable)
 			require.Equal(t, keysOf(t, server, c), keysLeft(t, err), "all, unless the machine was slow")
 			for _, hold := range holds {

@@ -59,7 +59,7 @@ func TestLossAtTheInstantOfUnlockHasOneOutcome(t *testing.T) {
 	t.Logf("%d released, %d lost", released.Load(), lost.Load())
 	require.EqualValues(t, lost.Load(), stats(c).Lost)
 	require.LessOrEqual(t, int64(strings.Count(log.String(), "lease lost under its holders")), lost.Load())
-	staysQuiet(t, net, time.Second, notPing, "a command after everything ended")
+	staysQuiet(t, net, time.Second, takes, "a command after everything ended")
 	require.Empty(t, leftovers(t, server))
 }
 

@@ -17,19 +17,21 @@ import (
 // stack and no goroutine each, and stand in nobody's way. It measures the whole process, so it runs alone.
 func TestThousandsOfHeldKeysAreRenewedInTime(t *testing.T) {
 	n := rounds(2_000, 20_000)
-	ttl := lasting(4500*time.Millisecond, 10*time.Second)
+	ttl := lasting(6*time.Second, 10*time.Second)
 	server := redistest.Start(t)
 	c := steady(t, server.Addr(), coordinator.WithTTL(ttl))
 	holds := holdMany(t, c, n)
 	before, usage := stats(c), measure()
 	reads := info(t, server, "stats", "total_reads_processed")
 
-	var slowest time.Duration
-	for end := time.Now().Add(lasting(3500*time.Millisecond, 30*time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	began, slowest := time.Now(), time.Duration(0)
+	for stats(c).Renewals < before.Renewals+uint64(n*rounds(2, 9)) {
 		hold, took, err := try(t, c.Mutex("another"))
 		require.NoError(t, err)
 		require.NoError(t, hold.Unlock())
 		slowest = max(slowest, took)
+		require.Less(t, time.Since(began), 3*hangs, "renewals are late")
+		time.Sleep(20 * time.Millisecond)
 	}
 
 	renewals := stats(c).Renewals - before.Renewals
@@ -42,7 +44,6 @@ func TestThousandsOfHeldKeysAreRenewedInTime(t *testing.T) {
 		require.NoError(t, hold.Err())
 	}
 	require.GreaterOrEqual(t, len(server.Keys(t, "lock:held-*")), n, "a key expired")
-	require.GreaterOrEqual(t, renewals, uint64(2*n), "each was renewed more than once")
 	require.Less(t, 4*reads, int64(renewals), "renewals are sent one by one")
 	require.Less(t, grown.heap-usage.heap, usage.heap/2+(4<<20), "renewing takes memory")
 	require.Less(t, grown.stack-usage.stack, int64(4<<20), "renewing takes stack")

@@ -131,7 +131,7 @@ func TestLostReplyOfAReleaseTouchesNoLaterHold(t *testing.T) {
 			server := redistest.Shared(t)
 			key := redistest.Prefix(t) + "k"
 			proxy := faults.NewProxy(t, server.Addr())
-			c := steady(t, proxy.Addr(), ours(ttl)...)
+			c := steady(t, proxy.Addr(), ours(ttl, coordinator.WithUnavailableAfter(0))...)
 			other := steady(t, server.Addr(), ours(ttl)...)
 			net := loseReplies(proxy, "release", 2, how)
 			first := grab(t, c.Mutex(key))

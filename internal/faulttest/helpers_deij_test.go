@@ -41,6 +41,9 @@ func both(a, b func(cmd []string) bool) func(cmd []string) bool {
 	return func(cmd []string) bool { return a(cmd) && b(cmd) }
 }
 
+// takes is a match for the commands that get or keep a lease. A release may be repeated at will.
+func takes(cmd []string) bool { return is("acquire")(cmd) || is("renew")(cmd) }
+
 // notPing is a match for all commands but the connection's own heartbeat.
 func notPing(cmd []string) bool { return !faults.Is("ping")(cmd) }
 

@@ -93,7 +93,7 @@ func TestReleaseThatNeverWorksIsReported(t *testing.T) {
 	eventually(t, ttl+slack, "the report", func() bool { return stats(c).FailedReleases == 1 })
 	eventually(t, slack, "nothing left to do", func() bool { return len(c.Snapshot().Keys) == 0 })
 	require.Greater(t, net.count(is("release")), 2)
-	staysQuiet(t, net, ttl, about(key), "a command after it was given up")
+	staysQuiet(t, net, ttl, both(about(key), is("release")), "a command after it was given up")
 	eventually(t, slack, "the log line", func() bool { return log.String() != "" })
 	require.Contains(t, log.String(), "release failed")
 	require.Contains(t, log.String(), key)
