@@ -21,6 +21,8 @@ const (
 	short = 250 * time.Millisecond
 	// patience is how long something may take that should come at once.
 	patience = 20 * time.Second
+	// slowRuns is how many runs a random model makes where Env.Slow is set.
+	slowRuns = 8
 )
 
 // Env is a server with nothing on it that matters to others. Only NewStore is
@@ -40,6 +42,10 @@ type Env struct {
 	// still there, unchanged.
 	Put    func(key string)
 	Intact func(key string) bool
+
+	// Slow says that a command takes milliseconds: the random models then make
+	// eight runs instead of rapid's hundred.
+	Slow bool
 
 	// Flush empties the whole server. Leave it nil where others use it.
 	Flush func()

@@ -128,7 +128,11 @@ type run struct {
 
 func testModel(s *suite, kind lease.Kind) {
 	all := s.openAll("a", "b", "c")
+	runs := 0
 	rapid.Check(s, func(t *rapid.T) {
+		if runs++; s.env.Slow && runs > slowRuns {
+			return
+		}
 		k := s.subject(kind, "")
 		r := &run{T: t, s: s, all: all, k: k, model: model{kind: kind}}
 		actions := map[string]func(*rapid.T){

@@ -34,6 +34,7 @@ func TestConformanceOnMiniredis(t *testing.T) {
 			},
 			Delete: func(key string) { server.Del(lockName(key)) },
 			Flush:  server.FlushAll,
+			Slow:   true, // it parses a script each time it is called
 		}
 	})
 }
