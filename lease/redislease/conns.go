@@ -16,6 +16,7 @@ import (
 type conns struct {
 	mu     sync.Mutex
 	open   map[*conn]struct{}
+	era    int // counts clients: connections of an earlier one are not wanted any more
 	closed bool
 
 	ctx    context.Context // of dialling
@@ -74,6 +75,7 @@ func (c *conns) wrap(opt *rueidis.ClientOption) {
 	}
 	opt.DialFn = nil
 	opt.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		era := c.now()
 		var cancel context.CancelFunc
 		if dialer.Timeout > 0 {
 			ctx, cancel = context.WithTimeout(ctx, dialer.Timeout)
@@ -86,7 +88,7 @@ func (c *conns) wrap(opt *rueidis.ClientOption) {
 		if err != nil {
 			return nil, &dialError{address, err}
 		}
-		return c.add(inner)
+		return c.add(inner, era)
 	}
 }
 
@@ -97,10 +99,25 @@ func dialDefault(ctx context.Context, address string, dialer *net.Dialer, config
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-func (c *conns) add(inner net.Conn) (net.Conn, error) {
+func (c *conns) now() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	return c.era
+}
+
+// renew is for a client that takes another's place: whatever the other has
+// left, or is still dialling, is closed.
+func (c *conns) renew() {
+	c.mu.Lock()
+	c.era++
+	c.mu.Unlock()
+	c.drop(net.ErrClosed)
+}
+
+func (c *conns) add(inner net.Conn, era int) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || era != c.era {
 		_ = inner.Close()
 		return nil, net.ErrClosed
 	}

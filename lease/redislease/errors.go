@@ -87,7 +87,6 @@ func stageOf(code string, err error) string {
 
 // why says in words what is wrong.
 func why(stage, code string, err error) string {
-	var netErr net.Error
 	switch {
 	case code == "NOPERM" && strings.Contains(err.Error(), "eval"):
 		return "the user is not permitted to run scripts"
@@ -99,11 +98,11 @@ func why(stage, code string, err error) string {
 		return "the server answered with an error"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the server is down: nothing listens there"
-	case stage == StageConnect && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) && netErr.Timeout()):
+	case stage == StageConnect && timedOut(err):
 		return "the server can't be reached: no connection in time"
 	case stage == StageConnect:
 		return "the server can't be reached"
-	case errors.Is(err, errPatience), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+	case timedOut(err):
 		return "the server is silent: the connection is open, or half open, and no answer came in time"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
 		errors.Is(err, net.ErrClosed), errors.Is(err, errReplica):
@@ -161,6 +160,13 @@ func (s *Store) wrap(op string, err error) error {
 		return fmt.Errorf("%w: %s", lease.ErrKind, strings.TrimPrefix(err.Error(), "KIND "))
 	}
 	return &Error{Op: op, Addr: s.addr, Stage: stageOf(c, err), Code: c, Err: err}
+}
+
+// timedOut says that something did not come in time.
+func timedOut(err error) bool {
+	var netErr net.Error
+	return errors.Is(err, errPatience) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.As(err, &netErr) && netErr.Timeout()
 }
 
 // unsent says that a request can't have reached the server, for there was no

@@ -54,8 +54,20 @@ func (s *Store) Open(ctx context.Context, id string, sink lease.Sink) (lease.Cap
 	return s.capabilities, nil
 }
 
-// meet connects, and finds out what the server can do.
+// meet connects, and finds out what the server can do. It tries again where no
+// answer came in time: the connection's time-outs are made for leases that are
+// held, and too short for a machine, or a server, that has much to do at first.
 func (s *Store) meet(ctx context.Context, sink lease.Sink) error {
+	for start := time.Now(); ; {
+		err := s.meetOnce(ctx, sink)
+		if !timedOut(err) || ctx.Err() != nil || time.Since(start) > openLimit {
+			return err
+		}
+		s.part()
+	}
+}
+
+func (s *Store) meetOnce(ctx context.Context, sink lease.Sink) error {
 	if err := s.checkSentinels(ctx); err != nil {
 		return err
 	}
@@ -81,6 +93,8 @@ func (s *Store) part() {
 		s.client.Close()
 	}
 	s.inbox, s.client = nil, nil
+	s.capabilities = lease.Capabilities{}
+	s.cluster, s.sharded, s.publish = false, false, "PUBLISH"
 }
 
 // checkID refuses what would make an owner or a message ambiguous.
@@ -102,7 +116,6 @@ func (s *Store) open(ctx context.Context, sink lease.Sink) error {
 		// It speaks RESP3 and still can't have commands and messages on one
 		// connection (miniredis): the client has two under RESP2.
 		s.part()
-		s.capabilities = lease.Capabilities{}
 		s.option.AlwaysRESP2, s.option.DisableCache = true, true
 		s.log.Info("leasehold: the server can't have commands and messages on one connection; using two, under RESP2", "addr", s.addr)
 		err = s.meet(ctx, sink)
@@ -133,10 +146,12 @@ func (s *Store) undo() {
 // connect dials, with tracking if the server has it.
 func (s *Store) connect() (err error) {
 	option := s.option
+	s.conns.renew()
 	s.client, err = rueidis.NewClient(option)
 	if errors.Is(err, rueidis.ErrNoCache) && !option.DisableCache {
 		refusal := err
 		option.DisableCache = true
+		s.conns.renew()
 		if s.client, err = rueidis.NewClient(option); err == nil {
 			s.missing("the server refuses CLIENT TRACKING (%s): a change of a lock from outside is noticed at the next renewal, not at once", firstLine(refusal))
 		}
