@@ -19,18 +19,18 @@ import (
 // dealt out twice by one lease, no two holds that exclude each other here, and
 // once the store comes to reason every wait ends and nothing is left.
 func TestWhateverTheStoreSays(t *testing.T) {
-	manyRuns(t, "40")
+	manyRuns(t, "150")
 	rapid.Check(t, func(r *rapid.T) {
 		var wrong error
-		tracking := rapid.Bool().Draw(r, "tracking")
-		caps := lease.Capabilities{Notices: true, Receipts: true, Tracking: tracking}
+		n := &nonsense{drawn: rapid.SliceOfN(rapid.IntRange(0, 1<<20), 200, 600).Draw(r, "drawn")}
+		caps := lease.Capabilities{Notices: true, Receipts: true, Tracking: n.yes()}
 		opts := []Option{
-			WithLogger(quiet), WithHandoff(rapid.IntRange(1, 3).Draw(r, "budget"), 5*time.Millisecond),
-			WithRetention(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 0, 2 * time.Second}).Draw(r, "retention")),
+			WithLogger(quiet), WithHandoff(1+n.upTo(2), 5*time.Millisecond),
+			WithRetention(oneOf(n, 50*time.Millisecond, 0, 2*time.Second)),
 		}
 		scriptedWith(t, caps, func(t *testing.T, s *script, c *Coordinator) {
-			n := &nonsense{t: t, r: r, s: s, c: c}
-			for range rapid.IntRange(1, 60).Draw(r, "steps") {
+			n.t, n.s, n.c = t, s, c
+			for len(n.drawn) > 0 {
 				n.step()
 				if wrong = n.check(); wrong != nil {
 					return
@@ -46,8 +46,8 @@ func TestWhateverTheStoreSays(t *testing.T) {
 
 // nonsense is one run.
 type nonsense struct {
+	drawn  []int // what is left of the run's chances
 	t      *testing.T
-	r      *rapid.T
 	s      *script
 	c      *Coordinator
 	calls  []*attempt
@@ -57,6 +57,22 @@ type nonsense struct {
 	newest uint64
 }
 
+// upTo draws a number from 0 to most. All is drawn before the run, so that rapid
+// can make a run that fails smaller.
+func (n *nonsense) upTo(most int) int {
+	if len(n.drawn) == 0 {
+		return 0
+	}
+	i := n.drawn[0] % (most + 1)
+	n.drawn = n.drawn[1:]
+	return i
+}
+
+func (n *nonsense) yes() bool { return n.upTo(1) == 1 }
+
+// oneOf draws one of the values.
+func oneOf[T any](n *nonsense, values ...T) T { return values[n.upTo(len(values)-1)] }
+
 // step does one thing.
 func (n *nonsense) step() {
 	for q := n.s.take(); q != nil; q = n.s.take() {
@@ -64,51 +80,49 @@ func (n *nonsense) step() {
 			n.open = append(n.open, q)
 		}
 	}
-	r := n.r
-	switch rapid.IntRange(0, 9).Draw(r, "what") {
+	switch n.upTo(9) {
 	case 0, 1:
 		n.lock()
 	case 2:
-		if i := n.pick("cancelled"); i >= 0 {
+		if i := n.pick(); i >= 0 {
 			n.cancel[i]()
 		}
 	case 3, 4:
-		if i := n.pick("unlocked"); i >= 0 && n.calls[i].done.Load() && n.calls[i].err == nil {
+		if i := n.pick(); i >= 0 && n.calls[i].done.Load() && n.calls[i].err == nil {
 			_ = n.calls[i].hold.Unlock() // whatever it says
 		}
 	case 5, 6:
 		n.answer()
 	case 7:
 		n.s.tell(lease.Event{
-			Type:   lease.EventType(rapid.IntRange(1, 7).Draw(r, "event")),
+			Type:   lease.EventType(1 + n.upTo(6)),
 			Key:    "k",
 			Ticket: n.ticket(), First: n.token(), Last: n.token(),
-			Contended: rapid.Bool().Draw(r, "contended"),
-			Asker:     rapid.SampledFrom([]string{"", "other:1"}).Draw(r, "asker"),
+			Contended: n.yes(),
+			Asker:     oneOf(n, "", "other:1"),
 		})
 	default:
-		time.Sleep(time.Duration(rapid.IntRange(0, 1500).Draw(r, "ms")) * time.Millisecond)
+		time.Sleep(time.Duration(n.upTo(1500)) * time.Millisecond)
 	}
 	synctest.Wait()
 }
 
-func (n *nonsense) pick(label string) int {
-	return rapid.IntRange(0, len(n.calls)).Draw(n.r, label) - 1
+func (n *nonsense) pick() int {
+	return n.upTo(len(n.calls)) - 1
 }
 
 // lock begins a call of any kind.
 func (n *nonsense) lock() {
-	r := n.r
-	kind := rapid.SampledFrom([]lease.Kind{lease.ReadWrite, lease.Mutex}).Draw(r, "kind")
+	kind := oneOf(n, lease.ReadWrite, lease.Mutex)
 	mode := lease.Exclusive
-	if kind == lease.ReadWrite && rapid.Bool().Draw(r, "shared") {
+	if kind == lease.ReadWrite && n.yes() {
 		mode = lease.Shared
 	}
 	conf := &mutexConfig{
-		ttl: n.c.conf.ttl, fair: rapid.Bool().Draw(r, "fair"), cached: rapid.Bool().Draw(r, "cached"),
-		maxHold: rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond}).Draw(r, "maxHold"),
+		ttl: n.c.conf.ttl, fair: n.yes(), cached: n.yes(),
+		maxHold: oneOf(n, 0, 100*time.Millisecond),
 	}
-	how := call{wait: -1, try: rapid.Bool().Draw(r, "try")}
+	how := call{wait: -1, try: n.yes()}
 	ctx, cancel := context.WithCancel(n.t.Context())
 	n.calls = append(n.calls, begin(n.t, func() (*Hold, error) { return n.c.acquire(ctx, "k", kind, mode, conf, how) }))
 	n.modes, n.cancel = append(n.modes, mode), append(n.cancel, cancel)
@@ -121,38 +135,37 @@ func (n *nonsense) answer() {
 	}
 	q := n.open[0]
 	n.open = n.open[1:]
-	r := n.r
-	if rapid.IntRange(0, 3).Draw(r, "fails") == 0 {
-		q.fail(rapid.SampledFrom([]error{errStore, lease.ErrKind}).Draw(r, "error"))
+	if n.upTo(3) == 0 {
+		q.fail(oneOf(n, errStore, lease.ErrKind))
 		return
 	}
 	q.reply(lease.Reply{
-		Status: lease.Status(rapid.IntRange(0, 5).Draw(r, "status")),
+		Status: lease.Status(n.upTo(5)),
 		First:  n.token(), Last: n.token(), Token: n.token(),
-		Contended: rapid.Bool().Draw(r, "contended"),
-		Waiters:   rapid.IntRange(0, 1).Draw(r, "waiters"),
-		Remaining: time.Duration(rapid.IntRange(-1, 3000).Draw(r, "remaining")) * time.Millisecond,
-		Rank:      rapid.IntRange(0, 3).Draw(r, "rank"),
-		Holder:    rapid.SampledFrom([]string{"other:1", "", lease.Owner(n.c.ID(), n.ticket())}).Draw(r, "holder"),
-		Told:      rapid.IntRange(-1, 1).Draw(r, "told"),
-		Watched:   rapid.Bool().Draw(r, "watched"),
-		Present:   rapid.Bool().Draw(r, "present"),
-		Resent:    rapid.Bool().Draw(r, "resent"),
-		Sent:      q.at.Add(time.Duration(rapid.IntRange(0, int(time.Since(q.at))).Draw(r, "sent"))),
+		Contended: n.yes(),
+		Waiters:   n.upTo(1),
+		Remaining: time.Duration(n.upTo(3001)-1) * time.Millisecond,
+		Rank:      n.upTo(3),
+		Holder:    oneOf(n, "other:1", "", lease.Owner(n.c.ID(), n.ticket())),
+		Told:      n.upTo(2) - 1,
+		Watched:   n.yes(),
+		Present:   n.yes(),
+		Resent:    n.yes(),
+		Sent:      q.at.Add(time.Since(q.at) / 100 * time.Duration(n.upTo(100))),
 	})
 }
 
 // ticket returns one that is, was, or may come to be in use.
 func (n *nonsense) ticket() lease.Ticket {
 	now := n.c.tickets.Load()
-	return lease.Ticket(now + 2 - min(now+2, rapid.Uint64Range(0, 5).Draw(n.r, "ticket")))
+	return lease.Ticket(now + 2 - min(now+2, uint64(n.upTo(5))))
 }
 
 // token returns one that is mostly newer than all before it.
 func (n *nonsense) token() uint64 {
-	n.newest += rapid.Uint64Range(0, 4).Draw(n.r, "token")
-	if rapid.IntRange(0, 5).Draw(n.r, "stale") == 0 {
-		return rapid.Uint64Range(0, n.newest).Draw(n.r, "old")
+	n.newest += uint64(n.upTo(4))
+	if n.upTo(5) == 0 {
+		return uint64(n.upTo(int(n.newest)))
 	}
 	return n.newest
 }

@@ -25,14 +25,14 @@ import (
 // nothing is left at the end. rapid tells the seed of a run that fails.
 // LEASEHOLD_TORTURE=1 makes 5,000 runs, a larger number as many as it says.
 func TestRandomLoadUnderFaults(t *testing.T) {
-	manyRuns(t, "30")
+	manyRuns(t, "50")
 	rapid.Check(t, func(r *rapid.T) {
 		p := drawPlan(r)
-		synctest.Test(t, func(t *testing.T) {
-			if err := p.run(t); err != nil {
-				r.Fatalf("%v\n%+v", err, p)
-			}
-		})
+		var err error
+		synctest.Test(t, func(t *testing.T) { err = p.run(t) })
+		if err != nil {
+			r.Fatalf("%v\n%+v", err, p)
+		}
 	})
 }
 
