@@ -69,7 +69,7 @@ func TestCloseEndsWaitersHoldersAndRenewals(t *testing.T) {
 		require.ErrorIs(t, hold.Unlock(), coordinator.ErrClosed)
 	}
 	within(t, slack, "a second Close", func() {
-		if again := c.Close(context.Background()); again != said {
+		if again := c.Close(context.Background()); fmt.Sprint(again) != fmt.Sprint(said) {
 			t.Errorf("closing again said %v, not %v", again, said)
 		}
 	})
