@@ -104,7 +104,7 @@ func playCrowd(args []string) {
 	option := at(v.order.Addr)
 	option.ClientName = "coordinator" // so that its connections can be told from those below
 	quiet := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	c, err := open(option, coordinator.WithTTL(v.order.TTL), coordinator.WithLogger(quiet))
+	c, err := coordinator.New(option, coordinator.WithTTL(v.order.TTL), coordinator.WithLogger(quiet))
 	exitIf(err)
 	v.mutex = c.Mutex(crowdKey)
 	v.plain, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{v.order.Addr}, DisableCache: true})

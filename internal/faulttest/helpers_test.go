@@ -2,7 +2,6 @@ package faulttest
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ func cutOff(t testing.TB, addr string, opts ...coordinator.Option) *coordinator.
 	t.Helper()
 	log := &childproc.Tail{}
 	quiet := coordinator.WithLogger(slog.New(slog.NewTextHandler(log, nil)))
-	c, err := open(at(addr), append([]coordinator.Option{quiet}, opts...)...)
+	c, err := coordinator.New(at(addr), append([]coordinator.Option{quiet}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = shut(c) // whatever it can still hand over
@@ -44,17 +43,6 @@ func cutOff(t testing.TB, addr string, opts ...coordinator.Option) *coordinator.
 		}
 	})
 	return c
-}
-
-// open is New for tests that start much at a time with short leases: the limits of dialling follow from the lease, and
-// a machine that is merely busy may miss them.
-func open(redis rueidis.ClientOption, opts ...coordinator.Option) (c *coordinator.Coordinator, err error) {
-	for deadline := time.Now().Add(hangs / 2); time.Now().Before(deadline); {
-		if c, err = coordinator.New(redis, opts...); !errors.Is(err, coordinator.ErrUnavailable) {
-			break
-		}
-	}
-	return c, err
 }
 
 func at(addr string) rueidis.ClientOption { return rueidis.ClientOption{InitAddress: []string{addr}} }

@@ -92,7 +92,7 @@ func playPeer(args []string) {
 	ttl, err := time.ParseDuration(args[2])
 	exitIf(err)
 	quiet := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	c, err := open(at(args[0]), coordinator.WithTTL(ttl), coordinator.WithLogger(quiet),
+	c, err := coordinator.New(at(args[0]), coordinator.WithTTL(ttl), coordinator.WithLogger(quiet),
 		coordinator.WithUnavailableAfter(0), coordinator.WithTokenRetention(max(time.Second, ttl)))
 	exitIf(err)
 	store, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{args[1]}, DisableCache: true})
