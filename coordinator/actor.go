@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -56,6 +57,7 @@ type actor struct {
 	elsewhere knowledge
 	stats     Stats
 
+	spot   *spot  // where handles find it without a look into the table
 	spare  *claim // claims to use again, linked by next
 	spares int
 
@@ -67,6 +69,10 @@ type actor struct {
 
 	out effects
 }
+
+// spot is what a handle remembers of where its key's actor is. It outlives the
+// actor, empty, and is all that a handle keeps alive.
+type spot struct{ actor atomic.Pointer[actor] }
 
 // debt is a retired ticket whose release is to be sent until it is answered, or
 // until everything of it has expired by itself.
@@ -123,7 +129,9 @@ const checkHoldAfter = 100 * time.Millisecond
 const askFor = 50 * time.Millisecond
 
 func newActor(c *Coordinator, key string) *actor {
-	return &actor{c: c, key: key, closing: c.closing.Load(), armed: never, holdsDue: never}
+	a := &actor{c: c, key: key, closing: c.closing.Load(), spot: &spot{}, armed: never, holdsDue: never}
+	a.spot.actor.Store(a)
+	return a
 }
 
 // enter begins a handler.
@@ -169,6 +177,7 @@ func (a *actor) retire() {
 		return
 	}
 	a.gone = true
+	a.spot.actor.Store(nil)
 	if a.timer != nil {
 		a.timer.Stop()
 	}

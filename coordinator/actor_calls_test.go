@@ -61,7 +61,7 @@ func rwOf(t *testing.T, c *Coordinator, mode lease.Mode, how call) *attempt {
 	t.Helper()
 	conf := &mutexConfig{ttl: c.conf.ttl}
 	return begin(t, func() (*Hold, error) {
-		return c.acquire(t.Context(), "k", lease.ReadWrite, mode, conf, how)
+		return c.acquire(t.Context(), "k", new(atomic.Pointer[spot]), lease.ReadWrite, mode, conf, how)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,7 +125,7 @@ func (n *nonsense) lock() {
 	}
 	how := call{wait: -1, try: n.yes()}
 	ctx, cancel := context.WithCancel(n.t.Context())
-	n.calls = append(n.calls, begin(n.t, func() (*Hold, error) { return n.c.acquire(ctx, "k", kind, mode, conf, how) }))
+	n.calls = append(n.calls, begin(n.t, func() (*Hold, error) { return n.c.acquire(ctx, "k", new(atomic.Pointer[spot]), kind, mode, conf, how) }))
 	n.modes, n.cancel = append(n.modes, mode), append(n.cancel, cancel)
 }
 

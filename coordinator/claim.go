@@ -116,7 +116,10 @@ func (a *actor) reuse(c *claim) {
 	if c.kept || a.spares >= maxSpares {
 		return
 	}
-	*c = claim{next: a.spare}
+	// Not all of it is cleared: what newClaim, enqueue and grant set anew stays,
+	// and what only a kept claim has was never set.
+	c.state, c.checked, c.err = waiting, false, nil
+	c.next = a.spare
 	a.spare = c
 	a.spares++
 }

@@ -146,6 +146,19 @@ func (c *Coordinator) ID() string { return c.id }
 
 func (c *Coordinator) ticket() lease.Ticket { return lease.Ticket(c.tickets.Add(1)) }
 
+// actorAt returns the actor of a key as actorOf does, by way of what a handle
+// remembers of it.
+func (c *Coordinator) actorAt(at *atomic.Pointer[spot], key string) *actor {
+	if p := at.Load(); p != nil {
+		if a := p.actor.Load(); a != nil {
+			return a
+		}
+	}
+	a := c.actorOf(key)
+	at.Store(a.spot)
+	return a
+}
+
 // actorOf returns the actor of a key, which may leave the table before it is
 // locked.
 func (c *Coordinator) actorOf(key string) *actor {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -15,6 +16,7 @@ import (
 type Mutex struct {
 	c    *Coordinator
 	key  string
+	at   atomic.Pointer[spot]
 	conf mutexConfig
 	err  error // of the key and the options, told by the first use
 }
@@ -106,7 +108,7 @@ func (m *Mutex) acquire(ctx context.Context, how call) (*Hold, error) {
 	if ctx == nil {
 		return nil, invalid("the context is nil")
 	}
-	return m.c.acquire(ctx, m.key, lease.Mutex, lease.Exclusive, &m.conf, how)
+	return m.c.acquire(ctx, m.key, &m.at, lease.Mutex, lease.Exclusive, &m.conf, how)
 }
 
 // wish is what a call wants of an actor.
@@ -120,8 +122,8 @@ type wish struct {
 }
 
 // acquire takes a hold of any mode.
-func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, mode lease.Mode,
-	conf *mutexConfig, how call,
+func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointer[spot],
+	kind lease.Kind, mode lease.Mode, conf *mutexConfig, how call,
 ) (*Hold, error) {
 	if ctx.Err() != nil {
 		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, ctx)}
@@ -136,7 +138,7 @@ func (c *Coordinator) acquire(ctx context.Context, key string, kind lease.Kind, 
 	}
 	h := &Hold{parent: ctx}
 	for {
-		a := c.actorOf(key)
+		a := c.actorAt(at, key)
 		h.actor = a
 		switch a.lock(h, &w) {
 		case moved:
