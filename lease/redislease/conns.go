@@ -63,15 +63,13 @@ func (c *conn) Close() error {
 
 // wrap has the option dial as it would without us, under our eyes.
 func (c *conns) wrap(opt *rueidis.ClientOption) {
-	dial := opt.DialCtxFn
-	if dial == nil && opt.DialFn != nil {
-		old := opt.DialFn
-		dial = func(_ context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	dial := dialFn(dialDefault)
+	if opt.DialCtxFn != nil {
+		dial = patiently(opt.DialCtxFn)
+	} else if old := opt.DialFn; old != nil {
+		dial = patiently(func(_ context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 			return old(address, dialer, config)
-		}
-	}
-	if dial == nil {
-		dial = dialDefault
+		})
 	}
 	opt.DialFn = nil
 	opt.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
@@ -89,6 +87,37 @@ func (c *conns) wrap(opt *rueidis.ClientOption) {
 			return nil, &dialError{address, err}
 		}
 		return c.add(inner, era)
+	}
+}
+
+// dialFn is what the option has to make connections.
+type dialFn func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
+
+// patiently ends the wait for a user's function with the context, whether the
+// function looks at it or not. It is the function's own fault where it never
+// returns; else a connection that it makes too late is closed.
+func patiently(dial dialFn) dialFn {
+	return func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		type made struct {
+			conn net.Conn
+			err  error
+		}
+		result := make(chan made, 1)
+		go func() { // ends with the user's function
+			conn, err := dial(ctx, address, dialer, config)
+			result <- made{conn, err}
+		}()
+		select {
+		case m := <-result:
+			return m.conn, m.err
+		case <-ctx.Done():
+			go func() { // as above
+				if m := <-result; m.err == nil {
+					_ = m.conn.Close()
+				}
+			}()
+			return nil, ctx.Err()
+		}
 	}
 }
 

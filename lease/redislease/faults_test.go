@@ -395,3 +395,41 @@ func TestCloseOfASilentServerEnds(t *testing.T) {
 	server.Resume()
 	require.NoError(t, p.Close(t.Context()))
 }
+
+// TestCloseDoesNotWaitForAUsersDialFunction that looks at no context.
+func TestCloseDoesNotWaitForAUsersDialFunction(t *testing.T) {
+	server := redistest.Start(t)
+	option, g := server.Option(), &gate{}
+	option.DialCtxFn = g.DialCtx
+	p := newPeer(t, option, redislease.Config{})
+	_, err := p.Open(t.Context(), "p", p.record)
+	require.NoError(t, err)
+	dialling, letGo, closed := make(chan struct{}, 10), make(chan struct{}), make(chan struct{}, 10)
+	g.set(func(_ context.Context, address string, _ *net.Dialer) (net.Conn, error) {
+		dialling <- struct{}{}
+		<-letGo
+		conn, err := net.Dial("tcp", address)
+		return &told{conn, closed}, err
+	})
+	server.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	<-dialling
+	answers := make(chan error, 1)
+	p.Send(renew("k", 1), func(_ lease.Reply, err error) { answers <- err })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Close(ctx), context.Canceled)
+	require.Error(t, <-answers)
+	close(letGo)
+	<-closed // what came too late
+}
+
+// told tells of its end.
+type told struct {
+	net.Conn
+	closed chan<- struct{}
+}
+
+func (t *told) Close() error {
+	t.closed <- struct{}{}
+	return t.Conn.Close()
+}

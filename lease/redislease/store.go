@@ -66,8 +66,8 @@ var _ lease.Store = (*Store)(nil)
 //
 // The store makes its own client, since these options are fixed when a client
 // is born. Forced are PipelineMultiplex, BlockingPipeline, AlwaysPipelining,
-// DisableRetry and ClientTrackingOptions, and the time-outs of Dialer and
-// ConnWriteTimeout where they are unset. OnInvalidations, DialCtxFn and DialFn
+// DisableRetry and ClientTrackingOptions, and the time-outs of Dialer, of
+// Sentinel.Dialer and ConnWriteTimeout where they are unset. OnInvalidations, DialCtxFn and DialFn
 // are chained. Refused are ReplicaOnly, SendToReplicas, ConnLifetime,
 // DisableAutoPipelining and Standalone.
 func New(opt rueidis.ClientOption, cfg Config) (*Store, error) {
