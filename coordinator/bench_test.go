@@ -75,7 +75,7 @@ func BenchmarkContended(b *testing.B) {
 	ctx := context.Background()
 	m := redisProcess(b, redistest.Start(b)).Mutex("k")
 	s := semaphore.NewWeighted(1)
-	duel(b, 200_000, "x-semaphore", crowd(64, func() {
+	duel(b, 500_000, "x-semaphore", crowd(64, func() {
 		h, err := m.Lock(ctx)
 		if err != nil {
 			b.Error(err)
@@ -102,7 +102,7 @@ func BenchmarkRelock(b *testing.B) {
 		}
 		_ = h.Unlock()
 	}
-	duel(b, 200_000, "x-map+semaphore", crowd(1, relock), crowd(1, func() {
+	duel(b, 1_000_000, "x-map+semaphore", crowd(1, relock), crowd(1, func() {
 		v, _ := table.Load("k")
 		s := v.(*semaphore.Weighted)
 		_ = s.Acquire(ctx, 1)

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"runtime"
 	"slices"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -106,6 +107,14 @@ func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, try bool, chain *ow
 		c.owner = &c.self
 	}
 	return c
+}
+
+// notePlace notes where the lock was called. The frames between are this one,
+// actor.lock, Coordinator.acquire, Mutex.acquire and Lock, or what stands for it.
+func (c *claim) notePlace() {
+	x := c.extras()
+	x.place = make([]uintptr, 8)
+	x.place = x.place[:runtime.Callers(6, x.place)]
 }
 
 // maxSpares bounds the claims that an actor keeps to use again.

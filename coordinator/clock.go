@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -49,6 +50,8 @@ type clock struct {
 	looked atomic.Int64 // the monotonic clock at the last look
 	offset atomic.Int64 // the wall clock less the monotonic clock then
 	lost   atomic.Int64 // time suspended since base
+
+	finding sync.Mutex // held by the one goroutine that changes offset and lost
 }
 
 func newClock(slept func() (time.Duration, bool)) *clock {
@@ -82,35 +85,30 @@ func (k *clock) at(t time.Time, from instant, lost int64) instant {
 }
 
 // look finds out whether the machine was suspended since the last look: if the
-// clocks have parted, or in any case if sure is set.
+// clocks have parted, or in any case if sure is set. Who sees that a look was
+// made sees what it found, too.
 func (k *clock) look(sure bool) {
 	t := time.Now()
 	mono := int64(t.Sub(k.base))
-	k.looked.Store(mono)
 	offset := t.UnixNano() - mono
-	moved := offset - k.offset.Load()
-	if !sure && -jump <= moved && moved <= jump {
-		return
+	if moved := offset - k.offset.Load(); sure || moved < -jump || jump < moved {
+		k.find(offset)
 	}
-	k.offset.Store(offset)
-	if d, ok := k.slept(); ok {
-		if lost := int64(d) - k.first; lost-k.lost.Load() > jump { // less is the time between two readings
-			k.raise(lost)
-		}
-		return
-	}
-	// Where the system can't tell, a forward jump of the wall clock counts as a
-	// suspension: at worst a lease is given up too early.
-	if moved > jump {
-		k.raise(k.lost.Load() + moved)
-	}
+	k.looked.Store(mono)
 }
 
-func (k *clock) raise(lost int64) {
-	for {
-		known := k.lost.Load()
-		if lost <= known || k.lost.CompareAndSwap(known, lost) {
-			return
+func (k *clock) find(offset int64) {
+	k.finding.Lock()
+	defer k.finding.Unlock()
+	moved := offset - k.offset.Load()
+	if d, ok := k.slept(); ok {
+		if lost := int64(d) - k.first; lost-k.lost.Load() > jump { // less is the time between two readings
+			k.lost.Store(lost)
 		}
+	} else if moved > jump {
+		// Where the system can't tell, a forward jump of the wall clock counts as
+		// a suspension: at worst a lease is given up too early.
+		k.lost.Add(moved)
 	}
+	k.offset.Store(offset)
 }

@@ -17,17 +17,16 @@ const (
 )
 
 // lock handles a caller's wish to have the key.
-func (a *actor) lock(h *Hold, w *wish) lockOutcome {
-	kind, chain := w.kind, w.chain
+func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfig, try bool, chain *owner) lockOutcome {
 	a.mu.Lock()
 	if a.gone {
 		a.mu.Unlock()
 		return moved
 	}
-	c := a.newClaim(w.mode, w.conf, w.try, chain)
+	c := a.newClaim(mode, conf, try, chain)
 	h.claim = c
-	if w.place != nil {
-		c.extras().place = w.place
+	if a.c.conf.debug {
+		c.notePlace()
 	}
 	if a.lockIdle(h, kind) {
 		return entered

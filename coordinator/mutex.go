@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -111,16 +110,6 @@ func (m *Mutex) acquire(ctx context.Context, how call) (*Hold, error) {
 	return m.c.acquire(ctx, m.key, &m.at, lease.Mutex, lease.Exclusive, &m.conf, how)
 }
 
-// wish is what a call wants of an actor.
-type wish struct {
-	kind  lease.Kind
-	mode  lease.Mode
-	try   bool
-	conf  *mutexConfig
-	chain *owner    // of the caller's context
-	place []uintptr // of the call, in debug mode
-}
-
 // acquire takes a hold of any mode.
 func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointer[spot],
 	kind lease.Kind, mode lease.Mode, conf *mutexConfig, how call,
@@ -131,16 +120,12 @@ func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointe
 	if conf.endWith != nil && conf.endWith.Err() != nil {
 		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, conf.endWith)}
 	}
-	w := wish{kind: kind, mode: mode, try: how.try, conf: conf, chain: ownerOf(ctx)}
-	if c.conf.debug {
-		w.place = make([]uintptr, 8)
-		w.place = w.place[:runtime.Callers(4, w.place)]
-	}
+	chain := ownerOf(ctx)
 	h := &Hold{parent: ctx}
 	for {
 		a := c.actorAt(at, key)
 		h.actor = a
-		switch a.lock(h, &w) {
+		switch a.lock(h, kind, mode, conf, how.try, chain) {
 		case moved:
 			continue
 		case entered:
