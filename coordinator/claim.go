@@ -41,7 +41,7 @@ type claim struct {
 	since      instant // of the call
 	granted    instant
 	token      uint64
-	ready      chan struct{} // is sent one value when the claim no longer waits
+	ready      chan struct{} // is sent one value when the claim no longer waits; stays for the next use
 	hold       *Hold         // the first handle; dropped once its clean-up is set
 	err        error         // why it is over
 	more       *claimExtras
@@ -131,6 +131,13 @@ func (a *actor) reuse(c *claim) {
 	c.next = a.spare
 	a.spare = c
 	a.spares++
+}
+
+// waits readies the claim for waiting.
+func (c *claim) waits() {
+	if c.ready == nil {
+		c.ready = make(chan struct{}, 1)
+	}
 }
 
 // limit sets when a handle's hold ends of itself.

@@ -29,7 +29,6 @@ type Coordinator struct {
 	actors  *xsync.MapOf[string, *actor]
 	live    atomic.Int64 // actors in the table
 	tickets atomic.Uint64
-	readies readyPool
 
 	heard   atomic.Uint64 // raised when notices were lost: what was known before is void
 	knowing atomic.Int64  // actors that know of another holder
@@ -105,7 +104,6 @@ func open(store lease.Store, conf config, journal *journal) (*Coordinator, error
 		stop:     make(chan struct{}),
 		journal:  journal,
 	}
-	c.readies.New = func() any { return make(chan struct{}, 1) }
 	ctx, cancel := context.WithTimeout(context.Background(), openFor)
 	defer cancel()
 	caps, err := store.Open(ctx, c.id, c.notice)
@@ -214,10 +212,3 @@ func (c *Coordinator) notice(e lease.Event) {
 		}
 	}
 }
-
-// readyPool keeps the channels on which claims wait. It belongs to the
-// coordinator, since a channel made inside a synctest bubble must not leave it.
-type readyPool struct{ sync.Pool }
-
-func (p *readyPool) get() chan struct{}  { return p.Get().(chan struct{}) }
-func (p *readyPool) put(c chan struct{}) { p.Put(c) }

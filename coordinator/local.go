@@ -44,7 +44,7 @@ func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfi
 		}
 		return mustWait
 	}
-	c.ready = a.c.readies.get()
+	c.waits()
 	if err := a.refusal(c, kind, now); err != nil {
 		a.turnAway(c, err)
 		a.leave(now)
@@ -93,7 +93,7 @@ func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 		c.mode == lease.Shared || a.c.conf.maxWaiters > 0 {
 		return false
 	}
-	c.ready = a.c.readies.get()
+	c.waits()
 	c.since = a.c.clock.now()
 	a.enqueue(h)
 	a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *actor) reenter(h *Hold, chain *owner) bool {
 			continue
 		}
 		if c.mode == lease.Shared && want.mode == lease.Exclusive {
-			want.ready = a.c.readies.get()
+			want.waits()
 			a.turnAway(want, ErrUpgrade)
 			return true
 		}
@@ -187,18 +187,12 @@ func (a *actor) adopt(kind lease.Kind, now instant) {
 
 // wait waits for what becomes of a claim: nil if it holds.
 func (a *actor) wait(ctx context.Context, c *claim, limit time.Duration) error {
-	ready, err := c.ready, error(nil)
 	if limit < 0 && ctx.Done() == nil {
-		<-ready
-	} else {
-		err = a.waitLimited(ctx, c, limit)
+		<-c.ready
+	} else if err := a.waitLimited(ctx, c, limit); err != nil {
+		return err
 	}
-	c.ready = nil
-	a.c.readies.put(ready)
-	if err == nil {
-		err = c.refusal()
-	}
-	return err
+	return c.refusal()
 }
 
 func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) error {
