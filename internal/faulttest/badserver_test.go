@@ -1,8 +1,10 @@
 package faulttest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -64,6 +66,13 @@ func badServers() map[string]badServer {
 // UnavailableAfter or its context, and a new process is refused in time, or works when the server does.
 func TestBadServerIsNamedInTime(t *testing.T) {
 	t.Parallel()
+	t.Cleanup(func() {
+		// A client that found no server has a goroutine that sleeps for up to a second before it ends.
+		eventually(t, hangs, "the clients' ends", func() bool {
+			stacks := make([]byte, 1<<20)
+			return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("DelayDo"))
+		})
+	})
 	for name, bad := range badServers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,8 +84,9 @@ func TestBadServerIsNamedInTime(t *testing.T) {
 			option.Username, option.Password = "app", "secret"
 			c := join(t, option, ours(ttl, coordinator.WithUnavailableAfter(unavailableAfter))...)
 			heal := bad.make(t, server, proxy)
+			newcomer := openLater(option)
 			sayWhich(t, c, bad.says, ttl, unavailableAfter)
-			late := opens(t, option, bad)
+			late := opens(t, await(t, newcomer, hangs, "New"), bad)
 			heal()
 			free(t, c, "k")
 			if late != nil {
@@ -129,13 +139,27 @@ func sayWhich(t *testing.T, c *coordinator.Coordinator, says string, ttl, unavai
 	})
 }
 
-// opens makes a new process meet the bad server, and returns its coordinator if it gets one.
-func opens(t *testing.T, option rueidis.ClientOption, bad badServer) *coordinator.Coordinator {
-	_, quiet := logTo()
-	option.ConnWriteTimeout = time.Second // how long a silent server is waited for
-	var c *coordinator.Coordinator
-	var err error
-	within(t, hangs, "New", func() { c, err = coordinator.New(option, coordinator.WithTTL(8*time.Second), quiet) })
+// opened is what New came to.
+type opened struct {
+	c   *coordinator.Coordinator
+	err error
+}
+
+// openLater has a new process meet the server, in a goroutine of its own.
+func openLater(option rueidis.ClientOption) <-chan opened {
+	option.ConnWriteTimeout, option.Dialer.Timeout = 500*time.Millisecond, 500*time.Millisecond // it tries again after that
+	done := make(chan opened, 1)
+	go func() { // ends with New, which has a limit of its own
+		_, quiet := logTo()
+		c, err := coordinator.New(option, coordinator.WithTTL(8*time.Second), quiet)
+		done <- opened{c, err}
+	}()
+	return done
+}
+
+// opens checks what a new process was told, and returns its coordinator if it got one.
+func opens(t *testing.T, got opened, bad badServer) *coordinator.Coordinator {
+	c, err := got.c, got.err
 	if bad.opens {
 		require.NoError(t, err)
 		return c
