@@ -31,7 +31,9 @@
 // one step, on the server's clock. What frees a key passes it on in that step:
 // the head of the queue is made the holder and told so by its inbox, and where
 // nobody received that message, its process is gone and the next one's turn has
-// come. Numbers are written with all their digits; every script may be repeated.
+// come. Numbers are written with all their digits; every script but force may be
+// repeated. Each is sent in one piece: the prelude, which names what all are
+// given, the script, and the functions that they share, where it needs them.
 //
 // # Connections
 //
@@ -40,5 +42,10 @@
 // makes a client fit for leases is fixed at its birth ([New] says what).
 // Requests are sent by a few goroutines in batches. A request whose connection
 // broke before the answer is sent once more; any other error is the caller's,
-// as an [Error], within a third of [Config.TTL].
+// as an [Error], within a third of [Config.TTL]. What joins a queue waits while
+// a lost inbox is being subscribed again, and fails with the reason where it
+// can't be.
+//
+// Close ends the goroutines, and the connections; the end of a connection ends
+// its subscriptions, for nothing is ever unsubscribed.
 package redislease
