@@ -105,6 +105,8 @@ func TestReleaseThatArrivesLateLeavesTheNewLeaseAlone(t *testing.T) {
 	c := process(t, proxy.Addr(), coordinator.WithRetention(0), coordinator.WithTTL(3*time.Second))
 	first := take(t, c.Mutex("k"))
 	stuck, arrive, ran := make(chan struct{}), make(chan struct{}), make(chan struct{}, 10)
+	letGo := sync.OnceFunc(func() { close(arrive) })
+	t.Cleanup(letGo) // a failed test ends too
 	var once sync.Once
 	proxy.OnCommand(func(cmd []string) faults.Action {
 		if verb(cmd) == "release" {
@@ -129,7 +131,7 @@ func TestReleaseThatArrivesLateLeavesTheNewLeaseAlone(t *testing.T) {
 	before := owners(t, s, "k")
 	await(t, ran, hangs, "the second copy")
 	require.Empty(t, ran)
-	close(arrive)
+	letGo()
 	await(t, ran, hangs, "the late release")
 	require.Equal(t, before, owners(t, s, "k"))
 	require.NoError(t, hold.Err())
