@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 
@@ -159,7 +160,10 @@ func BenchmarkShared(b *testing.B) {
 }
 
 // BenchmarkHandoff is the time from Unlock in one process to the end of Lock in
-// another, beside that of a PING sent after the same idle time.
+// another, beside that of a PING sent after the same idle time; and beside the
+// floor, which is the time from sending a script that does nothing but publish
+// to another client's hearing of it: no hand-off by a script and a message can
+// be quicker.
 func BenchmarkHandoff(b *testing.B) {
 	for _, idle := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
 		b.Run("idle="+idle.String(), func(b *testing.B) { handoffs(b, idle) })
@@ -170,7 +174,8 @@ func handoffs(b *testing.B, idle time.Duration) {
 	ctx := context.Background()
 	s := redistest.Start(b)
 	holder, waiter, client := redisProcess(b, s), redisProcess(b, s), s.Client(b)
-	var passes, pings []float64
+	floor := publishing(b, s)
+	var passes, pings, floors []float64
 	held, err := holder.Mutex("k").Lock(ctx)
 	require.NoError(b, err)
 	for b.Loop() {
@@ -196,12 +201,54 @@ func handoffs(b *testing.B, idle time.Duration) {
 			b.Fatal(err)
 		}
 		pings = append(pings, float64(time.Since(start).Microseconds()))
+
+		time.Sleep(idle)
+		floors = append(floors, float64(floor().Microseconds()))
 	}
 	_ = held.Unlock()
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(mid(passes), "us/handoff")
 	b.ReportMetric(mid(pings), "us/ping")
+	b.ReportMetric(mid(floors), "us/floor")
 	b.ReportMetric(mid(passes)/mid(pings), "x-ping")
+	b.ReportMetric(mid(passes)/mid(floors), "x-floor")
+}
+
+// publishing returns what sends a script that only publishes, and tells how long
+// it took until another client heard of it.
+func publishing(b *testing.B, s *redistest.Server) func() time.Duration {
+	ctx, cancel := context.WithCancel(context.Background())
+	option := s.Option()
+	option.PipelineMultiplex = -1
+	clients := make([]rueidis.Client, 2)
+	for i := range clients {
+		client, err := rueidis.NewClient(option)
+		require.NoError(b, err)
+		clients[i] = client
+		b.Cleanup(client.Close)
+	}
+	heard, ready := make(chan time.Time, 1), make(chan struct{})
+	go func() { // ends with the client
+		subscribe := rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) { close(ready) })
+		_ = clients[1].Receive(subscribe, clients[1].B().Subscribe().Channel("floor").Build(), func(rueidis.PubSubMessage) {
+			heard <- time.Now()
+		})
+	}()
+	<-ready
+	b.Cleanup(cancel)
+	const text = "return redis.call('PUBLISH', 'floor', ARGV[1])"
+	sha, err := clients[0].Do(ctx, clients[0].B().ScriptLoad().Script(text).Build()).ToString()
+	require.NoError(b, err)
+	return func() time.Duration {
+		start := time.Now()
+		sent := make(chan error, 1)
+		go func() {
+			sent <- clients[0].Do(ctx, clients[0].B().Evalsha().Sha1(sha).Numkeys(0).Arg("grant").Build()).Error()
+		}()
+		d := (<-heard).Sub(start)
+		require.NoError(b, <-sent)
+		return d
+	}
 }
 
 // BenchmarkFresh is the first Lock of a key that nobody has, beside a PING: one
