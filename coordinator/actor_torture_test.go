@@ -112,7 +112,7 @@ func (p *plan) once(ctx context.Context, c *Coordinator, s step, how call) {
 	time.Sleep(s.Hold)
 	was := h.Valid()
 	if !was && s.Hold > 0 {
-		time.Sleep(1) // the timer may be of this very moment
+		time.Sleep(time.Nanosecond) // the timer may be of this very moment
 		if held.Err() == nil {
 			p.fail("the context of a hold that is over goes on: %v", h.Err())
 		}
