@@ -15,7 +15,7 @@ import (
 // the holds, and nobody polls.
 func TestFourProcessesCountExactly(t *testing.T) {
 	s := redistest.Start(t)
-	order := crowdOrder{Addr: s.Addr(), Goroutines: 100, TTL: 30 * time.Second, Lasting: lasting(2*time.Second, 10*time.Second)}
+	order := crowdOrder{Addr: s.Addr(), Goroutines: 100, TTL: 30 * time.Second, Lasting: lasting(10*time.Second, time.Minute)}
 	before := s.Commands()
 	reports := runCrowd(t, 4, order, time.Sleep)
 	commands := s.Commands() - before
@@ -26,7 +26,7 @@ func TestFourProcessesCountExactly(t *testing.T) {
 // The same while connections of the coordinators are killed at random.
 func TestFourProcessesCountExactlyWhileConnectionsAreKilled(t *testing.T) {
 	s := redistest.Start(t)
-	order := crowdOrder{Addr: s.Addr(), Goroutines: 100, TTL: 30 * time.Second, Lasting: lasting(2*time.Second, 10*time.Second)}
+	order := crowdOrder{Addr: s.Addr(), Goroutines: 100, TTL: 30 * time.Second, Lasting: lasting(10*time.Second, time.Minute)}
 	killed := 0
 	before := s.Commands()
 	reports := runCrowd(t, 4, order, func(d time.Duration) {
