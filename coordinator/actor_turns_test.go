@@ -249,7 +249,7 @@ func TestWaiterCancelledDuringGrantPassesItOn(t *testing.T) {
 				}
 				s.next(lease.Acquire).held(1, 100)
 				require.Equal(t, granted, a.state) // and its caller does not know yet
-				err := h.actor.cancel(a, func(ours error) error { return ours })
+				err, _ := h.actor.cancel(a)
 				require.ErrorIs(t, err, ErrNotAcquired)
 				if others {
 					require.EqualValues(t, 2, b.holds().Token())
@@ -267,7 +267,7 @@ func TestRefusalStandsThoughTheCallerIsCancelledInTheSameInstant(t *testing.T) {
 		require.Equal(t, mustWait, h.actor.lock(h, lease.Mutex, lease.Exclusive, &c.Mutex("k").conf, false, nil))
 		a := h.claim
 		s.next(lease.Acquire).fail(lease.ErrKind)
-		err := h.actor.cancel(a, func(ours error) error { return ours })
+		err, _ := h.actor.cancel(a)
 		require.ErrorIs(t, err, ErrKind)
 	})
 }

@@ -263,9 +263,10 @@ func (h *Hold) endWith(ctx context.Context) {
 	c.kept = true
 	a.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() {
+		err := fmt.Errorf("%w: %w", ErrHoldExpired, context.Cause(ctx))
 		now := a.enter()
 		if c.state == granted {
-			a.end(c, fmt.Errorf("%w: %w", ErrHoldExpired, context.Cause(ctx)), now)
+			a.end(c, err, now)
 		}
 		a.leave(now)
 	})

@@ -206,23 +206,28 @@ func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) 
 	case <-c.ready:
 		return nil
 	case <-ctx.Done():
-		return a.cancel(c, func(ours error) error { return ended(ours, ctx) })
+		err, refused := a.cancel(c)
+		if refused {
+			return err
+		}
+		return ended(err, ctx) // here, for ctx is the user's code
 	case <-expired:
-		return a.cancel(c, func(ours error) error { return ours })
+		err, _ := a.cancel(c)
+		return err
 	}
 }
 
 // cancel takes a claim back whose caller goes away. If it was granted in the
 // same instant, the caller still goes away, and the grant passes on; if it was
-// refused, the refusal stands. say makes the error from ours: ErrNotAcquired, or
-// the store's failure if the claim has met with nothing else.
-func (a *actor) cancel(c *claim, say func(ours error) error) error {
+// refused, the refusal stands. The error is ErrNotAcquired, or the store's
+// failure if the claim has met with nothing else.
+func (a *actor) cancel(c *claim) (err error, refused bool) {
 	now := a.enter()
 	defer a.leave(now)
 	if c.state != waiting {
 		<-c.ready
 		if err := c.refusal(); err != nil {
-			return err
+			return err, true
 		}
 	}
 	c.extras().holder = a.holder()
@@ -236,9 +241,9 @@ func (a *actor) cancel(c *claim, say func(ours error) error) error {
 	}
 	// Nothing but failures, or silence, since the call.
 	if a.cur.phase != held && a.heard < c.since && (a.failing != 0 || a.flight != nil && a.flight.sent <= c.since) {
-		return say(a.unavailable())
+		return a.unavailable(), false
 	}
-	return say(ErrNotAcquired)
+	return ErrNotAcquired, false
 }
 
 // finish ends a hold that was unlocked.
