@@ -86,6 +86,10 @@ func (a *actor) stray(ticket lease.Ticket, now instant) {
 	}
 	a.stats.Orphans++
 	a.owe(ticket, false, now)
+	// Its kind is not known. Released as a read/write lock's it is left alone if
+	// it is a mutex's, and tried as that then; the other way round a reader would
+	// be taken out as if it had been alone.
+	a.owed[len(a.owed)-1].kind = lease.ReadWrite
 }
 
 // changed handles the notice that somebody else changed the key. A holder looks

@@ -247,16 +247,17 @@ func (a *actor) giveUp(err error) {
 
 // refused handles ErrKind: nothing was done, and asking again is no use.
 func (a *actor) refused(f *flight, err error, now instant) {
-	if f.req.Op == lease.Release && !a.owed[0].turned {
-		// An orphan's kind was a guess; the other one is left.
-		d := &a.owed[0]
-		d.turned = true
-		d.kind = lease.Mutex + lease.ReadWrite - d.kind
-		if f.req.Next == nil {
-			return
+	if f.req.Op == lease.Release {
+		if d := &a.owed[0]; d.turned {
+			a.settled(f)
+		} else {
+			// An orphan's kind was a guess; the other one is left.
+			d.turned = true
+			d.kind = lease.Mutex + lease.ReadWrite - d.kind
 		}
-	} else if f.req.Op == lease.Release {
-		a.settled(f)
+		if f.req.Next == nil {
+			return // what is in use now will meet it by itself
+		}
 	}
 	if a.cur.phase == held {
 		a.lose(fmt.Errorf("%w: %w", errTakenAway, err), now)

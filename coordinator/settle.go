@@ -82,11 +82,7 @@ func (a *actor) owe(ticket lease.Ticket, resent bool, now instant) {
 	if ttl == 0 {
 		ttl = a.c.conf.ttl
 	}
-	kind := a.kind
-	if kind == 0 {
-		kind = lease.Mutex
-	}
-	a.owed = append(a.owed, debt{ticket: ticket, kind: kind, until: now.add(ttl), resent: resent})
+	a.owed = append(a.owed, debt{ticket: ticket, kind: a.kind, until: now.add(ttl), resent: resent})
 }
 
 // begin takes a new ticket for the claims that wait. Its mode and TTL are those

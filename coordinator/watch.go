@@ -14,9 +14,8 @@ const (
 
 // watch is the coordinator's one goroutine: it notices suspensions of the
 // machine, tells of abandoned holds, and has everything looked at when notices
-// were lost. Renewals are
-// not its work: each actor's timer asks for them, and the store sends together
-// what comes together.
+// were lost. Renewals are not its work: each actor's timer asks for them, and
+// the store sends together what comes together.
 func (c *Coordinator) watch() {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()

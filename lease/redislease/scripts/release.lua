@@ -54,7 +54,7 @@ if freed and ARGV[13] ~= '1' then
       elseif #front > 2 then
         score = math.max(score, front[#front] + 1)
       end
-      local place = ARGV[10] .. ARGV[11] .. '/' .. ARGV[12] .. ':' .. successor
+      local place = ARGV[10] .. ARGV[11] .. '/' .. digits(math.max(1, tonumber(ARGV[12]))) .. ':' .. successor
       for i = 3, #front, 2 do
         local other = tonumber(front[i + 1])
         if other < score or other == score and front[i] < place then
