@@ -43,6 +43,9 @@ type actor struct {
 
 	// owed are tickets that are retired and still to be released.
 	owed []debt
+	// paid is the last ticket whose release was answered, and of which no copy
+	// of a command can still be on its way: nothing of it is left anywhere.
+	paid lease.Ticket
 	// flight is the one command that was sent and not yet answered.
 	flight *flight
 
@@ -57,8 +60,10 @@ type actor struct {
 	elsewhere knowledge
 	stats     Stats
 
-	spot   *spot  // where handles find it without a look into the table
-	spare  *claim // claims to use again, linked by next
+	gate   *gate             // the short way of readers; nil before it was ever used
+	owners map[*owner]*claim // of the shared among holds: those whose owner a call may have
+	spot   *spot             // where handles find it without a look into the table
+	spare  *claim            // claims to use again, linked by next
 	spares int
 
 	timer *time.Timer
@@ -70,9 +75,12 @@ type actor struct {
 	out effects
 }
 
-// spot is what a handle remembers of where its key's actor is. It outlives the
-// actor, empty, and is all that a handle keeps alive.
-type spot struct{ actor atomic.Pointer[actor] }
+// spot is what a handle remembers of where its key's actor is, and its gate. It
+// outlives the actor, empty, and is all that a handle keeps alive.
+type spot struct {
+	actor atomic.Pointer[actor]
+	gate  atomic.Pointer[gate]
+}
 
 // debt is a retired ticket whose release is to be sent until it is answered, or
 // until everything of it has expired by itself.
@@ -90,6 +98,7 @@ type flight struct {
 	req   lease.Request
 	sent  instant
 	lost  int64 // clock.lost at that moment
+	wants int   // tenure.wants at that moment
 	again bool  // a release: a grant of its ticket turned up meanwhile (rule 4)
 }
 
@@ -178,27 +187,63 @@ func (a *actor) retire() {
 	}
 	a.gone = true
 	a.spot.actor.Store(nil)
+	a.spot.gate.Store(nil)
 	if a.timer != nil {
 		a.timer.Stop()
 	}
 	a.c.forget(a)
 }
 
+// hold makes a claim one of the holds.
+func (a *actor) hold(c *claim) {
+	c.state = granted
+	a.holds.push(c)
+	if c.owner.fixed {
+		a.expose(c)
+	}
+}
+
+// unhold takes a claim out of the holds.
+func (a *actor) unhold(c *claim, now instant) {
+	a.holds.remove(c)
+	if c.listed {
+		a.hide(c)
+	}
+	if a.holds.n == 0 {
+		a.cur.idleFrom = now
+	}
+}
+
+// holders is about how many holds there are.
+func (a *actor) holders() int {
+	n := a.holds.n
+	if a.reading() {
+		n += a.gate.readers()
+	}
+	return n
+}
+
 // grant makes a claim a holder.
 func (a *actor) grant(c *claim, now instant) {
-	c.state = granted
 	c.token = a.cur.token()
 	c.hold.token = c.token
 	c.granted = now
-	a.holds.push(c)
+	a.hold(c)
 	if c.conf.maxHold > 0 {
 		c.limit(0, now.add(c.conf.maxHold))
 	}
 	a.holdsDue = min(a.holdsDue, c.due())
-	a.cur.served++
+	t := &a.cur
+	t.served++
 	a.stats.Grants++
-	if a.cur.wanted {
-		a.cur.spent++
+	if c.mode == lease.Exclusive {
+		t.reads = 0
+	} else {
+		t.reads++
+	}
+	// Readers that come in beside others take up no more of the turn.
+	if t.wanted && (a.holds.n == 1 || c.mode == lease.Exclusive) {
+		t.spent++
 	}
 }
 
@@ -234,7 +279,7 @@ func (a *actor) fits(c *claim) bool {
 	if c.mode == lease.Shared {
 		return a.holds.n == 0 || a.holds.first.mode == lease.Shared
 	}
-	return a.cur.mode == lease.Exclusive && a.holds.n == 0
+	return a.cur.mode == lease.Exclusive && !a.inUse()
 }
 
 // serve grants to waiting claims, in their order, as many as the lease allows.
@@ -244,7 +289,7 @@ func (a *actor) serve(now instant) {
 		a.grant(c, now)
 		c.ready <- struct{}{}
 	}
-	if a.holds.n > 0 && a.tries > 0 {
+	if a.tries > 0 && a.inUse() {
 		a.refuseTries(nil) // somebody here has it
 	}
 }
@@ -313,19 +358,18 @@ func (a *actor) holder() string {
 // with it.
 func (a *actor) end(c *claim, err error, now instant) {
 	c.state, c.err, c.hold = over, err, nil
-	a.holds.remove(c)
+	a.unhold(c, now)
 	if x := c.more; x != nil {
 		for _, held := range x.contexts {
 			a.out.ended = append(a.out.ended, ending{held.cancel, err})
 		}
 		x.contexts = nil
 	}
-	if a.holds.n == 0 {
-		a.cur.idleFrom = now
-	}
 }
 
+// endAll ends every hold of the key.
 func (a *actor) endAll(err error, now instant) {
+	a.abandonGate(err)
 	for a.holds.first != nil {
 		a.end(a.holds.first, err, now)
 	}

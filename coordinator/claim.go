@@ -29,14 +29,18 @@ type claim struct {
 	// Set when the call is met, and not changed after.
 	conf  *mutexConfig
 	owner *owner
-	mode  lease.Mode
 	try   bool // TryLock: is answered, never kept waiting behind a holder
 
 	// Guarded by actor.mu.
 	state      claimState
-	checked    bool  // has been looked at after checkHoldAfter
-	kept       bool  // others than its handle may point at it: it is not used again
-	handles    int32 // not yet unlocked: the re-entrancy depth
+	mode       lease.Mode // Exclusive becomes Shared with a downgrade
+	checked    bool       // has been looked at after checkHoldAfter
+	kept       bool       // others than its handle may point at it: it is not used again
+	listed     bool       // is in actor.owners
+	exposed    bool       // calls may come with its owner
+	handles    int32      // not yet unlocked: the re-entrancy depth
+	writes     int32      // of these, exclusive: a hold whose last one goes becomes a shared one
+	twin       *claim     // another shared hold of the same owner: actor.owners has the first
 	next, prev *claim
 	since      instant // of the call
 	granted    instant
@@ -54,7 +58,7 @@ type claimExtras struct {
 	place    []uintptr // of the call, in debug mode
 	refused  error     // why it never held; written once, before ready: readable after it
 	holder   string    // who had the key then; like refused
-	numbered int       // handles made beside the first
+	numbered int32     // handles made beside the first
 	limits   []limit
 	contexts []heldContext
 }
@@ -79,13 +83,13 @@ func (c *claim) refusal() error {
 // limit is the MaxHold of one handle. Handles are told apart by their number
 // in the claim, which keeps none of them alive.
 type limit struct {
-	handle int
+	handle int32
 	at     instant
 }
 
 // heldContext is what ends a context that a handle gave out.
 type heldContext struct {
-	handle int
+	handle int32
 	cancel context.CancelCauseFunc
 }
 
@@ -127,10 +131,30 @@ func (a *actor) reuse(c *claim) {
 	}
 	// Not all of it is cleared: what newClaim, enqueue and grant set anew stays,
 	// and what only a kept claim has was never set.
-	c.state, c.checked, c.err = waiting, false, nil
+	c.state, c.checked, c.exposed, c.err = waiting, false, false, nil
 	c.next = a.spare
 	a.spare = c
 	a.spares++
+}
+
+// begin gives a claim its first handle.
+func (c *claim) begin(h *Hold) {
+	c.hold = h
+	c.handles, c.writes = 1, 0
+	if h.mode = c.mode; h.mode == lease.Exclusive {
+		c.writes = 1
+	}
+}
+
+// join gives a claim one more handle.
+func (c *claim) join(h *Hold, mode lease.Mode) {
+	x := c.extras()
+	x.numbered++
+	h.claim, h.token, h.mode, h.number = c, c.token, mode, x.numbered
+	c.handles++
+	if mode == lease.Exclusive {
+		c.writes++
+	}
 }
 
 // waits readies the claim for waiting.
@@ -141,7 +165,7 @@ func (c *claim) waits() {
 }
 
 // limit sets when a handle's hold ends of itself.
-func (c *claim) limit(handle int, at instant) {
+func (c *claim) limit(handle int32, at instant) {
 	x := c.extras()
 	x.limits = append(x.limits, limit{handle, at})
 }
@@ -157,8 +181,19 @@ func (c *claim) expires() instant {
 	return t
 }
 
+// inherit gives one handle's limit to another.
+func (c *claim) inherit(from, to int32) {
+	x := c.extras()
+	for i := range x.limits {
+		if x.limits[i].handle == from {
+			x.limits[i].handle = to
+		}
+	}
+	x.contexts = slices.DeleteFunc(x.contexts, func(h heldContext) bool { return h.handle == from })
+}
+
 // drop forgets what one handle has: its limit and its context.
-func (c *claim) drop(handle int) {
+func (c *claim) drop(handle int32) {
 	x := c.more
 	if x == nil {
 		return

@@ -34,6 +34,10 @@ var (
 	// which would wait for itself.
 	ErrUpgrade = errors.New("leasehold: a shared hold can't become exclusive")
 
+	// ErrNotExclusive: Downgrade of a hold that is shared already, or of a
+	// mutex's, which can't be.
+	ErrNotExclusive = errors.New("leasehold: only the write hold of a read/write lock can be downgraded")
+
 	// ErrClosed: the coordinator is closed, or was closed under the hold.
 	ErrClosed = errors.New("leasehold: coordinator closed")
 

@@ -58,12 +58,15 @@ func (a *actor) onGranted(e lease.Event, now instant) {
 // onWanted handles the notice that another process waits.
 func (a *actor) onWanted(e lease.Event, now instant) {
 	t := &a.cur
+	if e.Ticket == a.paid {
+		return // it was told before the release was carried out, and is heard after
+	}
 	if e.Ticket != t.ticket || t.asked == 0 {
 		a.stray(e.Ticket, now)
 		return
 	}
 	t.want(now)
-	if e.Asker == "" || t.phase == held && a.holds.n == 0 && a.waiting.n == 0 {
+	if e.Asker == "" || t.phase == held && !a.inUse() && a.waiting.n == 0 {
 		return // in the second case it is released at once, which is the answer
 	}
 	a.out.busy = append(a.out.busy, lease.Request{

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
+
+	"github.com/puzpuzpuz/xsync/v3"
+
+	"github.com/go-leasehold/leasehold/lease"
 )
 
 // Hold is one caller's time inside a lock, from the grant to Unlock. It may be
@@ -15,12 +20,68 @@ type Hold struct {
 	actor  *actor
 	parent context.Context // Lock's
 	token  uint64
+	gate   *gate         // that it passed; nil if it has a claim from the beginning
+	pass   *xsync.RToken // to leave the gate with
+
+	way atomic.Uint32 // passing, ordinary or gone
 
 	// Guarded by actor.mu.
-	claim    *claim // nil once it is unlocked
-	number   int    // of the handle in its claim
+	mode     lease.Mode
 	released bool
+	number   int32  // of the handle in its claim
+	claim    *claim // nil once it is unlocked, and while it is passing
 	more     *holdExtras
+}
+
+// How a hold is held. One that passed a gate becomes an ordinary one when
+// something is asked of it that needs a claim, or when it is not safe any more.
+const (
+	ordinary uint32 = iota
+	passing         // inside its gate; the actor does not know it
+	gone            // unlocked while it was passing
+)
+
+// settle makes an ordinary hold of one that is passing. It is called under the
+// actor's mutex.
+func (h *Hold) settle(now instant) {
+	if h.gate == nil || !h.way.CompareAndSwap(passing, ordinary) {
+		return
+	}
+	a := h.actor
+	c := a.newClaim(lease.Shared, &plain, false, nil)
+	c.begin(h)
+	h.claim = c
+	c.token, c.since, c.granted = h.token, now, now
+	if err := h.gate.lost(); err != nil {
+		c.state, c.err, c.hold = over, err, nil
+	} else {
+		a.hold(c)
+		a.holdsDue = min(a.holdsDue, c.due())
+	}
+	h.gate.leave(h.pass)
+}
+
+// lock locks the actor's mutex, for a method that needs a claim.
+func (h *Hold) lock() {
+	a := h.actor
+	a.mu.Lock()
+	if h.way.Load() == passing {
+		now := a.c.clock.now()
+		a.elapse(now)
+		h.settle(now)
+		a.leave(now)
+		a.mu.Lock() // it stays an ordinary one
+	}
+}
+
+// short is what a hold that is passing can say of itself without the actor:
+// nothing, if it is safe.
+func (h *Hold) short() (ok bool, now instant) {
+	if h.way.Load() != passing {
+		return false, 0
+	}
+	now = h.actor.c.clock.now()
+	return now < instant(h.gate.until.Load()) && h.gate.cause.Load() == nil, now
 }
 
 // holdExtras is what few holds have, guarded as the hold is.
@@ -57,13 +118,26 @@ func (h *Hold) Count() int {
 	if h == nil {
 		return 0
 	}
-	a := h.actor
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if h.released || h.claim.state != granted {
-		return 0
+	writes, reads := h.Counts()
+	return writes + reads
+}
+
+// Counts returns how many times the owner is inside to write and to read. Of a
+// mutex all of [Hold.Count] are the first.
+func (h *Hold) Counts() (writes, reads int) {
+	if h == nil {
+		return 0, 0
 	}
-	return int(h.claim.handles)
+	if ok, _ := h.short(); ok {
+		return 0, 1
+	}
+	h.lock()
+	defer h.actor.mu.Unlock()
+	if h.endedLocked() != nil {
+		return 0, 0
+	}
+	c := h.claim
+	return int(c.writes), int(c.handles - c.writes)
 }
 
 // Unlock ends the hold. It never waits for Redis. The errors tell what the
@@ -79,12 +153,22 @@ func (h *Hold) Unlock() error {
 		return ErrNotHeld
 	}
 	a := h.actor
+	if ok, _ := h.short(); ok && h.way.CompareAndSwap(passing, gone) {
+		if h.gate.leave(h.pass) {
+			a.tick() // somebody waits for the last one to leave
+		}
+		return nil
+	}
 	a.mu.Lock()
-	if h.released {
+	if h.unlocked() {
 		a.mu.Unlock()
 		return ErrNotHeld
 	}
 	now := a.c.clock.now()
+	if h.way.Load() == passing {
+		a.elapse(now) // it is not safe any more, and the actor may not know yet
+		h.settle(now)
+	}
 	c := h.claim
 	if c.state == granted && (now >= a.cur.until || now >= a.holdsDue) {
 		a.elapse(now) // so that it does not matter that a timer is late
@@ -103,10 +187,18 @@ func (h *Hold) Unlock() error {
 	if x != nil && x.watched {
 		x.cleanup.Stop()
 	}
-	if c.handles--; c.handles > 0 {
-		a.mu.Unlock()
-	} else {
+	c.handles--
+	if h.mode == lease.Exclusive {
+		c.writes--
+	}
+	switch {
+	case c.handles == 0:
 		a.release(c, now)
+	case c.writes == 0 && c.mode == lease.Exclusive:
+		a.soften(c)
+		a.leave(now)
+	default:
+		a.mu.Unlock()
 	}
 	if x != nil {
 		x.end()
@@ -132,15 +224,16 @@ func (x *holdExtras) end() {
 // again with it enters at once. It is made on the first call.
 func (h *Hold) Context() context.Context {
 	a := h.actor
-	a.mu.Lock()
+	h.lock()
 	if x := h.more; x != nil && x.ctx != nil {
 		defer a.mu.Unlock()
 		return x.ctx
 	}
 	var owner *owner
-	if h.claim != nil {
-		owner = h.claim.owner
-		h.claim.kept = true
+	if c := h.claim; c != nil {
+		owner = c.owner
+		c.kept = true
+		a.expose(c)
 	}
 	a.mu.Unlock()
 
@@ -195,11 +288,16 @@ func (h *Hold) Err() error {
 	if h == nil {
 		return ErrNotHeld
 	}
-	a := h.actor
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	if ok, _ := h.short(); ok {
+		return nil
+	}
+	h.lock()
+	defer h.actor.mu.Unlock()
 	return h.endedLocked()
 }
+
+// unlocked says that Unlock was called, and content.
+func (h *Hold) unlocked() bool { return h.released || h.way.Load() == gone }
 
 // Valid says whether the hold is safe at this moment.
 func (h *Hold) Valid() bool { return h.Err() == nil }
@@ -207,7 +305,7 @@ func (h *Hold) Valid() bool { return h.Err() == nil }
 // endedLocked returns why the hold is over, or nil. A timer that is late makes
 // no difference.
 func (h *Hold) endedLocked() error {
-	if h.released {
+	if h.unlocked() {
 		return ErrNotHeld
 	}
 	a, c := h.actor, h.claim
@@ -237,6 +335,7 @@ func (h *Hold) Extend(d time.Duration) error {
 	a := h.actor
 	now := a.enter()
 	defer a.leave(now)
+	h.settle(now)
 	if err := h.endedLocked(); err != nil {
 		return err
 	}
@@ -258,7 +357,7 @@ func (h *Hold) endWith(ctx context.Context) {
 		return
 	}
 	a := h.actor
-	a.mu.Lock()
+	h.lock()
 	c := h.claim // not h: it shall be seen when it is dropped unlocked
 	c.kept = true
 	a.mu.Unlock()

@@ -28,7 +28,7 @@ func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfi
 	if a.c.conf.debug {
 		c.notePlace()
 	}
-	if a.lockIdle(h, kind) {
+	if a.lockIdle(h, kind, chain) {
 		return entered
 	}
 	if chain == nil && a.lockBusy(h, kind) {
@@ -61,22 +61,21 @@ func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfi
 
 // lockIdle grants at once under a lease that is here and idle, which is what
 // most calls meet. It frees the mutex if it does.
-func (a *actor) lockIdle(h *Hold, kind lease.Kind) bool {
+func (a *actor) lockIdle(h *Hold, kind lease.Kind, chain *owner) bool {
 	t, c := &a.cur, h.claim
-	if t.phase != held || a.holds.n > 0 || a.waiting.n > 0 || t.wanted || t.lapsed || a.closing ||
-		a.kind != kind || t.mode == lease.Shared && c.mode == lease.Exclusive || t.tokensLeft() == 0 {
+	if t.phase != held || a.waiting.n > 0 || t.wanted || t.lapsed || a.closing || a.kind != kind ||
+		a.holds.n > 0 && chain != nil || !a.fits(c) || t.tokensLeft() == 0 {
 		return false
 	}
 	now := a.c.clock.now()
 	if now >= t.until {
 		return false
 	}
-	c.hold = h
-	c.handles = 1
+	c.begin(h)
 	c.since = now
 	a.grant(c, now)
 	a.stats.Retained++
-	if t.short() {
+	if t.short() || c.mode == lease.Shared && !a.reading() {
 		a.leave(now)
 		return true
 	}
@@ -89,7 +88,7 @@ func (a *actor) lockIdle(h *Hold, kind lease.Kind) bool {
 // frees the mutex if it does.
 func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 	c := h.claim
-	if a.cur.phase != held || a.holds.n == 0 || c.try || a.closing || a.kind != kind ||
+	if a.cur.phase != held || a.holds.n == 0 || a.reading() || c.try || a.closing || a.kind != kind ||
 		c.mode == lease.Shared || a.c.conf.maxWaiters > 0 {
 		return false
 	}
@@ -102,8 +101,7 @@ func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 
 func (a *actor) enqueue(h *Hold) {
 	c := h.claim
-	c.hold = h
-	c.handles = 1
+	c.begin(h)
 	a.waiting.push(c)
 	if c.conf.fair {
 		a.fair++
@@ -119,29 +117,28 @@ func (a *actor) enqueue(h *Hold) {
 // reenter adds a handle to a hold of the caller's own. It says false if the
 // caller has none here.
 func (a *actor) reenter(h *Hold, chain *owner) bool {
-	want := h.claim
-	for c := a.holds.first; c != nil; c = c.next {
-		if !chain.has(c.owner) {
-			continue
-		}
-		if c.mode == lease.Shared && want.mode == lease.Exclusive {
-			want.waits()
-			a.turnAway(want, ErrUpgrade)
-			return true
-		}
-		h.claim, h.token = c, c.token
-		c.handles++
-		x := c.extras()
-		x.numbered++
-		h.number = x.numbered
-		h.watch(a)
-		if want.conf.maxHold > 0 {
-			c.limit(h.number, a.c.clock.now().add(want.conf.maxHold))
-			a.holdsDue = min(a.holdsDue, c.due())
-		}
+	want, c := h.claim, a.holdOf(chain)
+	if c == nil {
+		return false
+	}
+	if c.mode == lease.Shared && want.mode == lease.Exclusive {
+		want.waits()
+		a.turnAway(want, ErrUpgrade)
 		return true
 	}
-	return false
+	c.join(h, want.mode)
+	h.watch(a)
+	if want.conf.maxHold > 0 {
+		c.limit(h.number, a.c.clock.now().add(want.conf.maxHold))
+		a.holdsDue = min(a.holdsDue, c.due())
+	}
+	return true
+}
+
+// used says whether the key can't become one of another kind now.
+func (a *actor) used(now instant) bool {
+	a.shut(now)
+	return a.inUse() || a.waiting.n > 0
 }
 
 // refusal says why a claim can't even wait, or nil.
@@ -149,7 +146,7 @@ func (a *actor) refusal(c *claim, kind lease.Kind, now instant) error {
 	switch {
 	case a.closing || a.c.closing.Load():
 		return ErrClosed
-	case a.kind != kind && (a.holds.n > 0 || a.waiting.n > 0):
+	case a.kind != kind && a.used(now):
 		return ErrKind
 	case c.try && a.taken(c, now):
 		return ErrNotAcquired
@@ -162,7 +159,7 @@ func (a *actor) refusal(c *claim, kind lease.Kind, now instant) error {
 // taken says whether TryLock need not even ask: somebody here has the key, or
 // waits for it, or somebody elsewhere is known to have it.
 func (a *actor) taken(c *claim, now instant) bool {
-	if a.holds.n > 0 && !a.fits(c) || a.cur.phase == queued && !a.cur.asking {
+	if a.inUse() && !a.fits(c) || a.cur.phase == queued && !a.cur.asking {
 		return true
 	}
 	for w := a.waiting.first; w != nil; w = w.next {
@@ -249,11 +246,8 @@ func (a *actor) cancel(c *claim) (err error, refused bool) {
 // finish ends a hold that was unlocked.
 func (a *actor) finish(c *claim, now instant) {
 	c.state, c.err, c.hold = over, ErrNotHeld, nil
-	a.holds.remove(c)
+	a.unhold(c, now)
 	a.reuse(c)
-	if a.holds.n == 0 {
-		a.cur.idleFrom = now
-	}
 }
 
 // release handles Unlock of a claim's last handle. It is entered with the mutex
@@ -262,7 +256,7 @@ func (a *actor) release(c *claim, now instant) {
 	a.finish(c, now)
 	t := &a.cur
 	// What else can be is left to settle.
-	if t.wanted || a.closing || a.holds.n > 0 || t.phase != held || t.lapsed || now >= t.until {
+	if t.wanted || a.closing || a.inUse() || t.phase != held || t.lapsed || now >= t.until {
 		a.leave(now)
 		return
 	}
@@ -279,7 +273,7 @@ func (a *actor) release(c *claim, now instant) {
 		ready <- struct{}{}
 		return
 	}
-	if a.c.conf.retention == 0 {
+	if a.retention() == 0 {
 		a.leave(now)
 		return
 	}

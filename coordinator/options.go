@@ -26,6 +26,7 @@ const (
 type config struct {
 	ttl              time.Duration
 	retention        time.Duration
+	sharedRetention  *time.Duration // nil: as retention
 	budget           int
 	slice            time.Duration
 	prefix           string
@@ -56,6 +57,8 @@ func (c *config) validate() error {
 	switch {
 	case c.retention < 0:
 		return invalid("WithRetention(%v) is negative", c.retention)
+	case c.sharedRetention != nil && *c.sharedRetention < 0:
+		return invalid("WithSharedRetention(%v) is negative", *c.sharedRetention)
 	case c.budget < 1 || c.budget > maxBudget:
 		return invalid("WithHandoff: a budget of %d is not within 1 and %d", c.budget, maxBudget)
 	case c.slice < 0:
@@ -116,6 +119,16 @@ func WithTTL(ttl time.Duration) Option { return func(c *config) { c.ttl = ttl } 
 // One longer than a third of the TTL is kept alive by renewals.
 func WithRetention(d time.Duration) Option { return func(c *config) { c.retention = d } }
 
+// WithSharedRetention sets how long the process keeps a read lease of a
+// read/write lock that nobody uses and nobody else wants: as long as you like,
+// where a cache shall read without asking Redis until somebody wants to write.
+// Kept leases cost a renewal each third of the TTL. Default: as
+// [WithRetention]; 0 gives it up on the last Unlock, and has readers pass one by
+// one. Where reads are frequent, the end is noticed up to that time later.
+func WithSharedRetention(d time.Duration) Option {
+	return func(c *config) { c.sharedRetention = &d }
+}
+
 // WithHandoff sets what a process may still spend on its own waiters once
 // another process wants the lease: at most budget grants, and none after slice.
 // Default 64 and 5 ms; budget from 1 to 65,536. A smaller budget is fairer, a
@@ -157,6 +170,9 @@ func WithTokenRetention(d time.Duration) Option {
 // garbage-collected while it is held, and in [Coordinator.Snapshot]. It costs
 // about a microsecond a lock. Default off.
 func WithDebug() Option { return func(c *config) { c.debug = true } }
+
+// plain is what a hold has that was never asked for by its options.
+var plain mutexConfig
 
 // mutexConfig is what the options of one mutex make.
 type mutexConfig struct {

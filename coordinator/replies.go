@@ -25,7 +25,7 @@ func (a *actor) onReply(f *flight, r lease.Reply, err error) {
 	if f.req.Op == lease.Release {
 		a.settled(f)
 	}
-	if r.Resent && f.req.Op != lease.Renew {
+	if r.Resent && !extends(f.req.Op) {
 		a.repeated(f.ticket())
 	}
 	// The ticket may have been retired meanwhile, when the key was asked for as
@@ -33,7 +33,7 @@ func (a *actor) onReply(f *flight, r lease.Reply, err error) {
 	if f.ticket() == a.cur.ticket {
 		sent := a.c.clock.at(r.Sent, f.sent, f.lost)
 		switch {
-		case f.req.Op == lease.Renew:
+		case extends(f.req.Op):
 			a.renewed(f, r, sent, now)
 		case f.req.Op == lease.Acquire || f.req.Next != nil:
 			a.answered(f, r, sent, now)
@@ -41,6 +41,10 @@ func (a *actor) onReply(f *flight, r lease.Reply, err error) {
 	}
 	a.leave(now)
 }
+
+// extends says whether a command only keeps what there is: a late copy of it
+// can't make a lease.
+func extends(op lease.Op) bool { return op == lease.Renew || op == lease.Downgrade }
 
 // answered handles the answer to an acquire, a look, or the next of a release.
 func (a *actor) answered(f *flight, r lease.Reply, sent, now instant) {
@@ -120,7 +124,7 @@ func (a *actor) won(b block, contended bool, sent, now instant) {
 		}
 		a.stats.Leases++
 	}
-	t.extend(sent)
+	a.extend(sent)
 	t.take(b.next, b.last)
 	if contended {
 		t.want(now)
@@ -137,13 +141,15 @@ func (a *actor) settled(f *flight) {
 	if len(a.owed) == 0 {
 		a.owed = nil
 	}
-	if f.again && !d.final {
+	if !d.resent {
+		a.paid = d.ticket
+	} else if f.again && !d.final {
 		d.final = true
 		a.owed = append(a.owed, d)
 	}
 }
 
-// renewed handles the answer to a renewal.
+// renewed handles the answer to a renewal, or to a downgrade, which is one too.
 func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 	t := &a.cur
 	if t.lapsed {
@@ -154,12 +160,15 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 		return
 	}
 	a.stats.Renewals++
-	t.extend(sent)
+	if f.req.Op == lease.Downgrade {
+		t.lowering = false
+	}
+	a.extend(sent)
 	t.take(r.First, r.Last)
 	switch {
 	case r.Waiters > 0:
 		t.want(now)
-	case t.wantFrom < f.sent:
+	case t.wants == f.wants:
 		t.wanted = false // whoever wanted it has gone
 	}
 	if r.Watched && !r.Present {
@@ -169,9 +178,10 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 
 // lose ends the tenure, whose lease is somebody else's or nobody's.
 func (a *actor) lose(cause error, now instant) {
-	if a.holds.n > 0 {
+	a.shut(now)
+	if a.inUse() {
 		a.stats.Lost++
-		a.c.journal.lost(a.key, a.cur.ticket, a.holds.n, cause)
+		a.c.journal.lost(a.key, a.cur.ticket, a.holders(), cause)
 	}
 	a.endAll(cause, now)
 	a.cur = tenure{}
@@ -195,7 +205,7 @@ func (a *actor) failed(f *flight, err error, now instant) {
 		a.endEverything(now)
 		return
 	}
-	if f.req.Op == lease.Renew {
+	if extends(f.req.Op) {
 		// Several times before the end, however short the TTL.
 		a.retryAt = min(a.retryAt, now.add(a.cur.ttl/12))
 		if a.fails == 1 {

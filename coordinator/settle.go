@@ -11,10 +11,17 @@ import (
 // if no command is on its way, chooses the next one. Which one follows from the
 // state alone, and nowhere else is a command chosen.
 func (a *actor) settle(now instant) {
+	a.attend(now)
 	a.serve(now)
-	if a.flight != nil {
-		return // one command of a key at a time (rule 5); its answer settles again
+	a.lower()
+	if a.flight == nil { // one command of a key at a time (rule 5); its answer settles again
+		a.proceed(now)
 	}
+	a.admit(now)
+}
+
+// proceed chooses the next command.
+func (a *actor) proceed(now instant) {
 	t := &a.cur
 	switch t.phase {
 	case held:
@@ -34,7 +41,7 @@ func (a *actor) settle(now instant) {
 		return
 	}
 	if req, ok := a.command(now); ok {
-		a.flight = &flight{req: req, sent: now, lost: a.c.clock.lost.Load()}
+		a.flight = &flight{req: req, sent: now, lost: a.c.clock.lost.Load(), wants: t.wants}
 		a.out.send = a.flight
 		a.stats.Commands++
 	}
@@ -46,7 +53,7 @@ func (a *actor) mustYield(now instant) bool {
 	if t.lapsed {
 		return true // its holds have ended; it may still be ours in the store (rule 9)
 	}
-	if a.holds.n > 0 {
+	if !a.idle(now) {
 		return false
 	}
 	if c := a.waiting.first; c != nil && !a.closing {
@@ -55,15 +62,41 @@ func (a *actor) mustYield(now instant) bool {
 	return a.closing || t.wanted || now >= a.idleUntil()
 }
 
+// retention is how long the lease is kept idle.
+func (a *actor) retention() time.Duration {
+	if own := a.c.conf.sharedRetention; own != nil && a.cur.mode == lease.Shared {
+		return *own
+	}
+	return a.c.conf.retention
+}
+
 // idleUntil is when an idle lease is given up: after its retention, or when it
 // would have to be renewed for a retention that is not meant to outlast that.
+// Where readers come and go without telling, it is when to look whether any did.
 func (a *actor) idleUntil() instant {
-	t := &a.cur
-	until := t.idleFrom.add(a.c.conf.retention)
-	if a.c.conf.retention <= t.ttl/3 {
+	t, retention := &a.cur, a.retention()
+	until := t.idleFrom.add(retention)
+	if retention <= t.ttl/3 && !a.reading() {
 		until = min(until, t.renewAt)
 	}
 	return until
+}
+
+// lower makes an exclusive lease a shared one where only readers have it and
+// another process waits, which may read too. A writer waiting here has its turn
+// first.
+func (a *actor) lower() {
+	t := &a.cur
+	if t.phase != held || t.mode != lease.Exclusive || a.kind != lease.ReadWrite || !t.wanted || t.lapsed ||
+		!a.inUse() || a.holds.n > 0 && a.holds.first.mode == lease.Exclusive {
+		return
+	}
+	for c := a.waiting.first; c != nil; c = c.next {
+		if c.mode == lease.Exclusive {
+			return
+		}
+	}
+	t.mode, t.lowering = lease.Shared, true
 }
 
 // yield retires the ticket. Its release is the next command; if anybody waits
@@ -129,6 +162,9 @@ func (a *actor) command(now instant) (lease.Request, bool) {
 			return a.acquireCommand(now), true
 		}
 	case held:
+		if t.lowering && !t.lapsed {
+			return a.downgradeCommand(now), true
+		}
 		if now >= t.verifyAt || a.renewDue(now) || a.tokensDue() {
 			return a.renewCommand(now), true
 		}
@@ -203,11 +239,32 @@ func (a *actor) renewCommand(now instant) lease.Request {
 		t.size = min(maxBlock, 8*t.size)
 		req.Tokens = t.size
 	}
-	if a.c.caps.Tracking && a.holds.n > 0 && now >= a.holds.first.granted.add(checkHoldAfter) {
+	if a.c.caps.Tracking && now >= a.usedFrom().add(checkHoldAfter) {
 		req.Watch = lease.Owner(a.c.id, t.ticket)
 	}
 	t.verifyAt, t.verifiedAt, t.doubted = never, now, false
 	return req
+}
+
+// downgradeCommand has the store let other readers in beside those here. Until
+// it is answered the lease may be either there; here it is shared already.
+func (a *actor) downgradeCommand(now instant) lease.Request {
+	req := a.renewCommand(now)
+	req.Op, req.Watch = lease.Downgrade, ""
+	return req
+}
+
+// usedFrom is since when somebody here has had the key, as far as the actor
+// knows.
+func (a *actor) usedFrom() instant {
+	from := never
+	if a.holds.n > 0 {
+		from = a.holds.first.granted
+	}
+	if a.reading() {
+		from = min(from, a.gate.opened)
+	}
+	return from
 }
 
 // backOff returns the pause after the nth failure in a row: 20 ms to 1 s,

@@ -11,7 +11,8 @@ import (
 // Stats counts what happened to keys, since the coordinator began.
 type Stats struct {
 	Grants    uint64 // holds, re-entries not counted
-	Retained  uint64 // of these: at once, under a lease that was here and idle
+	Retained  uint64 // of these: at once, under a lease that was here and not in the way
+	Passed    uint64 // of these: to read, without asking the key's actor
 	Leases    uint64 // leases won from the store
 	Handoffs  uint64 // of these: by a message of another process's release
 	Yields    uint64 // leases passed on while callers here still waited
@@ -29,6 +30,7 @@ type Stats struct {
 func (s *Stats) add(o *Stats) {
 	s.Grants += o.Grants
 	s.Retained += o.Retained
+	s.Passed += o.Passed
 	s.Leases += o.Leases
 	s.Handoffs += o.Handoffs
 	s.Yields += o.Yields
@@ -62,6 +64,7 @@ type KeySnapshot struct {
 	Wanted  bool          // another process waits for it
 	Holder  string        // another process that has the key, as far as known
 	Rank    int           // queued: the process's place, 0 is the head
+	Readers int           // holds that came in without asking: counted, not listed in Holds
 	Holds   []HoldSnapshot
 	Waiters []WaiterSnapshot // in their order
 	Failure error            // of the last command, while the store fails
@@ -72,6 +75,7 @@ type HoldSnapshot struct {
 	Mode  lease.Mode
 	Token uint64
 	Count int           // re-entrancy depth
+	Reads int           // of these, to read
 	Age   time.Duration // since the grant
 	Place string        // of the Lock call, with [WithDebug]
 }
@@ -123,8 +127,12 @@ func (a *actor) snapshot() (KeySnapshot, Stats, bool) {
 	} else if k.Holder == "" {
 		k.Holder = a.elsewhere.holder
 	}
+	if a.reading() {
+		k.Readers = a.gate.readers()
+		a.countPassed()
+	}
 	for c := a.holds.first; c != nil; c = c.next {
-		k.Holds = append(k.Holds, HoldSnapshot{c.mode, c.token, int(c.handles), now.sub(c.granted), c.placed()})
+		k.Holds = append(k.Holds, HoldSnapshot{c.mode, c.token, int(c.handles), int(c.handles - c.writes), now.sub(c.granted), c.placed()})
 	}
 	for c := a.waiting.first; c != nil; c = c.next {
 		k.Waiters = append(k.Waiters, WaiterSnapshot{c.mode, now.sub(c.since), c.placed()})

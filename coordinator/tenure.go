@@ -65,6 +65,7 @@ type tenure struct {
 	// A want is remembered from acquiring on, for it may overtake the grant
 	// (rule 3). From wantFrom on, spent counts the local grants.
 	wanted   bool
+	wants    int // how often it was
 	wantFrom instant
 	spent    int
 
@@ -74,6 +75,8 @@ type tenure struct {
 	renewAt     instant
 	idleFrom    instant // the last hold ended then; never while there are some
 	served      int     // local grants, all told
+	reads       int     // the newest of these in a row that were to read
+	lowering    bool    // a downgrade is to be sent, or is not answered yet: shared here, either there
 	tokens      block
 	spare       block // dealt out when tokens is used up
 	size        int   // of the last block asked for
@@ -104,6 +107,7 @@ func (t *tenure) extend(sent instant) {
 // want notes that somebody else waits for the lease. Budget and slice run from
 // now, or from the grant where that is still to come (rule 7).
 func (t *tenure) want(now instant) {
+	t.wants++
 	if t.wanted {
 		return
 	}

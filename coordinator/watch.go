@@ -78,5 +78,5 @@ func (c *Coordinator) examineAll() {
 func (a *actor) holding() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.holds.n > 0
+	return a.inUse()
 }

@@ -1,0 +1,219 @@
+package coordinator
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v3"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// gate is the short way into a key for readers: as long as it is open, a read
+// hold costs neither the actor's mutex nor any other memory that cores pass to
+// and fro. The actor opens it when reads follow each other under a lease that
+// nobody else wants, and shuts it before anything that readers must not see:
+// then each of them goes to the actor, and the last one inside tells it so. The
+// idea is BRAVO's (Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer
+// Locks", 2019).
+//
+//	reader              actor
+//	inside.TryRLock     open = false
+//	open? else back     inside.TryLock: nobody is inside
+//
+// Of the two, at least one sees what the other has done. Leaving is the same
+// the other way round: who leaves and finds the gate shut tells the actor.
+type gate struct {
+	actor *actor
+
+	inside *xsync.RBMutex // read-locked by each reader inside
+	passed *xsync.Counter // how many have come in
+	left   *xsync.Counter // and gone
+
+	open  atomic.Bool
+	until atomic.Int64          // the instant until which the lease is believed in
+	token atomic.Uint64         // of all who pass until the next writer
+	cause atomic.Pointer[error] // why the lease was lost under those inside; then the gate is never used again
+
+	// Guarded by actor.mu.
+	empty   bool    // nobody is inside, and nobody can be: inside is locked
+	opened  instant // when it was opened, and no other reader inside
+	checked bool    // has been looked at since, after checkHoldAfter
+	seen    int64   // passed at the last look
+	counted int64   // of passed, in actor.stats
+}
+
+// newGate returns a gate that is shut.
+func newGate(a *actor) *gate {
+	g := &gate{actor: a, inside: xsync.NewRBMutex(), passed: xsync.NewCounter(), left: xsync.NewCounter(), empty: true}
+	g.inside.Lock() // nobody else knows it yet
+	return g
+}
+
+// pass lets a reader in, if the gate is open and the lease good. A reader that
+// it sent back goes to the actor next, which may have been waiting for just that.
+func (g *gate) pass(k *clock) (*xsync.RToken, bool) {
+	if !g.open.Load() {
+		return nil, false
+	}
+	ok, t := g.inside.TryRLock()
+	if !ok {
+		return nil, false
+	}
+	if !g.open.Load() || k.now() >= instant(g.until.Load()) {
+		g.inside.RUnlock(t)
+		return nil, false
+	}
+	g.passed.Inc()
+	return t, true
+}
+
+// leave lets a reader out, and says whether the actor is to be told.
+func (g *gate) leave(t *xsync.RToken) bool {
+	g.left.Inc()
+	g.inside.RUnlock(t)
+	return !g.open.Load()
+}
+
+// lost returns why the readers inside are not safe any more, or nil.
+func (g *gate) lost() error {
+	if p := g.cause.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// readers is about how many are inside.
+func (g *gate) readers() int { return max(0, int(g.passed.Value()-g.left.Value())) }
+
+// minGateRetention is the shortest retention with which the gate is used. It is
+// how often the actor looks whether anybody still comes; and where nothing is
+// retained, each reader must tell the actor that it leaves anyway.
+const minGateRetention = time.Millisecond
+
+// reading says that readers are inside, or can be without the actor's knowing.
+func (a *actor) reading() bool { return a.gate != nil && !a.gate.empty }
+
+// inUse says that somebody here holds the key, or may.
+func (a *actor) inUse() bool { return a.holds.n > 0 || a.reading() }
+
+// mayPass says that readers need not ask: the lease is good, and nobody waits.
+func (a *actor) mayPass() bool {
+	t := &a.cur
+	return t.phase == held && !t.lapsed && !t.wanted && !a.closing && a.waiting.n == 0
+}
+
+// attend shuts the gate where it must not be open, and looks whether the last
+// reader has left.
+func (a *actor) attend(now instant) {
+	if a.reading() && !(a.gate.open.Load() && a.mayPass()) {
+		a.shut(now)
+	}
+}
+
+// shut lets no reader in any more.
+func (a *actor) shut(now instant) {
+	g := a.gate
+	if g == nil || g.empty {
+		return
+	}
+	g.open.Store(false)
+	if !g.inside.TryLock() {
+		return // the last one out will tell
+	}
+	g.empty = true
+	a.countPassed()
+	if a.holds.n == 0 {
+		a.cur.idleFrom = now
+	}
+}
+
+// admit opens the gate where it can be. One read is no sign of another: the
+// second in a row opens it.
+func (a *actor) admit(now instant) {
+	t := &a.cur
+	if t.reads < 2 || !a.mayPass() || a.c.conf.debug || now >= t.until ||
+		a.holds.n > 0 && a.holds.first.mode == lease.Exclusive || a.retention() < minGateRetention {
+		return
+	}
+	g := a.gate
+	if g == nil {
+		g = newGate(a)
+		a.gate = g
+		a.spot.gate.Store(g)
+	}
+	if g.open.Load() {
+		return
+	}
+	if g.empty {
+		if t.tokensLeft() == 0 {
+			return
+		}
+		g.token.Store(t.token())
+		g.opened, g.checked, g.empty = now, false, false
+		g.inside.Unlock()
+	}
+	g.seen = g.passed.Value()
+	g.until.Store(int64(t.until))
+	t.idleFrom = now
+	g.open.Store(true)
+}
+
+// idle says that nobody here has the key, nor may have it without the actor's
+// knowing. Where readers pass without telling, it looks once in a retention
+// whether any did.
+func (a *actor) idle(now instant) bool {
+	g, t := a.gate, &a.cur
+	switch {
+	case a.holds.n > 0:
+		return false
+	case g == nil || g.empty:
+		return true
+	case !g.open.Load() || now < a.idleUntil():
+		return false
+	}
+	if n := g.passed.Value(); n != g.seen {
+		g.seen, t.idleFrom = n, now
+		return false
+	}
+	from := t.idleFrom
+	a.shut(now)
+	if g.empty {
+		t.idleFrom = from
+		return true
+	}
+	g.open.Store(true) // a long read; nothing that forbids it has happened
+	t.idleFrom = now
+	return false
+}
+
+// extend counts the lease from the sending of a command that granted or renewed
+// it.
+func (a *actor) extend(sent instant) {
+	a.cur.extend(sent)
+	if a.gate != nil {
+		a.gate.until.Store(int64(a.cur.until))
+	}
+}
+
+// abandonGate ends the read holds inside: they answer with cause from now on.
+// What is left of the gate is theirs.
+func (a *actor) abandonGate(cause error) {
+	if !a.reading() {
+		return
+	}
+	g := a.gate
+	g.cause.Store(&cause)
+	g.open.Store(false)
+	a.countPassed()
+	a.gate = nil
+	a.spot.gate.Store(nil)
+}
+
+// countPassed brings the actor's counts up to date with the gate's.
+func (a *actor) countPassed() {
+	n := a.gate.passed.Value()
+	a.stats.Grants += uint64(n - a.gate.counted)
+	a.stats.Passed += uint64(n - a.gate.counted)
+	a.gate.counted = n
+}

@@ -1,0 +1,157 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// ReadWrite is a handle on a read/write lock, in the terms of this package:
+// package rwlock gives it the face that programs use. Like a [Mutex] it holds
+// nothing by itself.
+type ReadWrite struct{ handle }
+
+// ReadWrite returns a handle on the read/write lock of a key. Options mean what
+// they mean for [Coordinator.Mutex], for holds of either mode.
+func (c *Coordinator) ReadWrite(key string, opts ...MutexOption) *ReadWrite {
+	l := &ReadWrite{}
+	l.init(c, key, lease.ReadWrite, opts)
+	return l
+}
+
+// Lock is [Mutex.Lock] in the given mode. The owner of an exclusive hold may
+// take a shared one; that of a shared hold gets [ErrUpgrade] where it asks for
+// an exclusive one.
+func (l *ReadWrite) Lock(ctx context.Context, mode lease.Mode) (*Hold, error) {
+	if mode == lease.Shared {
+		if h := l.passGate(ctx); h != nil {
+			return h, nil
+		}
+	}
+	return l.acquire(ctx, mode, call{wait: -1})
+}
+
+// TryLock is [Mutex.TryLock] in the given mode. A reader fails also where a
+// writer waits.
+func (l *ReadWrite) TryLock(ctx context.Context, mode lease.Mode) (*Hold, error) {
+	if mode == lease.Shared {
+		if h := l.passGate(ctx); h != nil {
+			return h, nil
+		}
+	}
+	return l.acquire(ctx, mode, call{try: true, wait: -1})
+}
+
+// TryLockFor is [Mutex.TryLockFor] in the given mode.
+func (l *ReadWrite) TryLockFor(ctx context.Context, mode lease.Mode, d time.Duration) (*Hold, error) {
+	if mode == lease.Shared && d >= 0 {
+		if h := l.passGate(ctx); h != nil {
+			return h, nil
+		}
+	}
+	if mode == lease.Shared {
+		return l.acquireFor(ctx, mode, "TryRLockFor", d)
+	}
+	return l.acquireFor(ctx, mode, "TryLockFor", d)
+}
+
+// Do is [Mutex.Do] in the given mode.
+func (l *ReadWrite) Do(ctx context.Context, mode lease.Mode, fn func(context.Context) error) error {
+	if mode == lease.Shared {
+		return l.do(ctx, mode, "Read", fn)
+	}
+	return l.do(ctx, mode, "Write", fn)
+}
+
+// passGate returns a read hold that costs next to nothing, where that can be
+// had; otherwise nil. A hold with an owner or a limit of its own, and one that
+// is to be found when it is forgotten, is the actor's to make.
+func (l *ReadWrite) passGate(ctx context.Context) *Hold {
+	at := l.at.Load()
+	if at == nil || ctx == nil || l.conf.maxHold > 0 || l.conf.endWith != nil {
+		return nil
+	}
+	g := at.gate.Load()
+	if g == nil || ctx.Err() != nil || ownerOf(ctx) != nil {
+		return nil
+	}
+	pass, ok := g.pass(l.c.clock)
+	if !ok {
+		return nil
+	}
+	h := &Hold{actor: g.actor, parent: ctx, token: g.token.Load(), gate: g, pass: pass, mode: lease.Shared}
+	h.way.Store(passing)
+	return h
+}
+
+// Downgrade makes a shared hold of the exclusive hold of a read/write lock, with
+// no moment in between in which anybody else could write. It does not wait:
+// readers of this process may come in when it returns, those of others as soon as
+// the store has heard of it. h is over then, as if it had been unlocked, and its context ends with
+// [ErrReleased]; what it had of [MaxHold] and [EndWith] goes on for the new hold,
+// as do its owner and its token.
+//
+// Where the owner has more exclusive holds of the key, the key stays exclusive
+// until they are over. The error is [ErrNotExclusive] for a shared hold and for a
+// mutex's, [ErrNotHeld] for one that is unlocked, or why the hold was lost.
+func (h *Hold) Downgrade() (*Hold, error) {
+	if h == nil {
+		return nil, ErrNotHeld
+	}
+	a := h.actor
+	now := a.enter()
+	h.settle(now)
+	next, err := h.downgrade()
+	x := h.more
+	a.leave(now)
+	if err != nil {
+		return nil, err
+	}
+	if x != nil {
+		x.end()
+	}
+	return next, nil
+}
+
+// downgrade passes what h has on to a shared handle of the same claim.
+func (h *Hold) downgrade() (*Hold, error) {
+	if err := h.endedLocked(); err != nil {
+		return nil, err
+	}
+	a, c := h.actor, h.claim
+	if h.mode != lease.Exclusive || a.kind != lease.ReadWrite {
+		return nil, ErrNotExclusive
+	}
+	next := &Hold{actor: a, parent: h.parent}
+	c.join(next, lease.Shared)
+	c.inherit(h.number, next.number)
+	h.released, h.claim = true, nil
+	if x := h.more; x != nil {
+		if x.watched {
+			x.cleanup.Stop()
+		}
+		if x.stops != nil {
+			next.extras().stops, x.stops = x.stops, nil
+		}
+	}
+	next.watch(a)
+	c.handles--
+	c.writes--
+	if c.writes == 0 {
+		a.soften(c)
+	}
+	return next, nil
+}
+
+// soften makes an exclusive hold, none of whose handles is that any more, a
+// shared one. The store is told next.
+func (a *actor) soften(c *claim) {
+	c.mode = lease.Shared
+	if c.exposed {
+		a.expose(c)
+	}
+	if t := &a.cur; t.mode == lease.Exclusive {
+		t.mode, t.lowering = lease.Shared, true
+	}
+}
