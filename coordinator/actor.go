@@ -225,7 +225,7 @@ func (a *actor) holders() int {
 
 // grant makes a claim a holder.
 func (a *actor) grant(c *claim, now instant) {
-	c.token = a.cur.token()
+	c.token = a.cur.tokenFor(c.mode)
 	c.hold.token = c.token
 	c.granted = now
 	a.hold(c)
@@ -248,10 +248,10 @@ func (a *actor) grant(c *claim, now instant) {
 }
 
 // admissible says whether the lease here can serve one more local grant at all:
-// it is believed in, it has tokens, and its turn is not over.
+// it is believed in, and its turn is not over.
 func (a *actor) admissible(now instant) bool {
 	t := &a.cur
-	return t.phase == held && now < t.until && !t.lapsed && t.tokensLeft() > 0 &&
+	return t.phase == held && now < t.until && !t.lapsed &&
 		(!t.wanted || !a.turnOver(now))
 }
 
@@ -284,7 +284,7 @@ func (a *actor) fits(c *claim) bool {
 
 // serve grants to waiting claims, in their order, as many as the lease allows.
 func (a *actor) serve(now instant) {
-	for c := a.waiting.first; c != nil && a.admissible(now) && a.fits(c); c = a.waiting.first {
+	for c := a.waiting.first; c != nil && a.admissible(now) && a.fits(c) && a.cur.deals(c.mode); c = a.waiting.first {
 		a.dequeue(c)
 		a.grant(c, now)
 		c.ready <- struct{}{}
@@ -357,6 +357,7 @@ func (a *actor) holder() string {
 // end ends a hold: its handles answer with err from now on, their contexts end
 // with it.
 func (a *actor) end(c *claim, err error, now instant) {
+	a.cur.dealt = 0 // its work may go on: who comes next gets a token of its own
 	c.state, c.err, c.hold = over, err, nil
 	a.unhold(c, now)
 	if x := c.more; x != nil {

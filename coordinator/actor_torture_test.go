@@ -139,7 +139,7 @@ func (p *plan) granted(c *Coordinator, h *Hold, s step) *watchedHold {
 	if p.undisturbed(s.Key) {
 		before := p.newestAll[s.Key]
 		if s.Shared {
-			before = p.newestExclusive[s.Key] // readers of several processes have their own blocks
+			before = max(p.newestExclusive[s.Key], 1) - 1 // readers may have the token of the write before them
 		}
 		if h.Token() <= before {
 			p.failLocked("%s: token %d after %d", keyNames[s.Key], h.Token(), before)

@@ -32,7 +32,7 @@ type gate struct {
 
 	open  atomic.Bool
 	until atomic.Int64          // the instant until which the lease is believed in
-	token atomic.Uint64         // of all who pass until the next writer
+	token atomic.Uint64         // of all who pass
 	cause atomic.Pointer[error] // why the lease was lost under those inside; then the gate is never used again
 
 	// Guarded by actor.mu.
@@ -146,10 +146,10 @@ func (a *actor) admit(now instant) {
 		return
 	}
 	if g.empty {
-		if t.tokensLeft() == 0 {
+		if !t.deals(lease.Shared) {
 			return
 		}
-		g.token.Store(t.token())
+		g.token.Store(t.tokenFor(lease.Shared))
 		g.opened, g.checked, g.empty = now, false, false
 		g.inside.Unlock()
 	}

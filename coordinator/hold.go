@@ -109,7 +109,8 @@ func (h *Hold) Key() string { return h.actor.key }
 // write, and have the receiver refuse a lower one than it has seen: that
 // excludes a holder that was paused beyond its lease and does not know it yet
 // (Kleppmann, "How to do distributed locking", 2016). Re-entry does not raise
-// it.
+// it. Read holds of a [ReadWrite] share tokens: two of one process with the same
+// token had no write between them, by anybody.
 func (h *Hold) Token() uint64 { return h.token }
 
 // Count returns how many times the owner is inside: 1, or more after re-entry;
@@ -239,7 +240,7 @@ func (h *Hold) Context() context.Context {
 
 	// The parent may be of the user's making, so it is not met under the mutex.
 	inner, cancel := context.WithCancelCause(h.parent)
-	ctx := &holdContext{Context: inner, owner: owner}
+	ctx := &holdContext{Context: inner, owner: owner, hold: h}
 
 	a.mu.Lock()
 	x := h.extras()
@@ -264,16 +265,32 @@ func (h *Hold) Context() context.Context {
 	return ctx
 }
 
-// holdContext makes its owner known to further locks.
+// holdContext makes its owner known to further locks, and its hold to the work.
 type holdContext struct {
 	context.Context
 	owner *owner
+	hold  *Hold
 }
 
-// Value returns the owner, or what Lock's context has.
+type holdKey struct{}
+
+// HoldFrom returns the hold whose [Hold.Context] ctx is or was made from, the
+// innermost of several; nil if there is none. The work inside [Mutex.Do] finds
+// its fencing token with it.
+func HoldFrom(ctx context.Context) *Hold {
+	h, _ := ctx.Value(holdKey{}).(*Hold)
+	return h
+}
+
+// Value returns the owner, the hold, or what Lock's context has.
 func (c *holdContext) Value(key any) any {
-	if key == (ownerKey{}) && c.owner != nil {
-		return c.owner
+	switch key {
+	case ownerKey{}:
+		if c.owner != nil {
+			return c.owner
+		}
+	case holdKey{}:
+		return c.hold
 	}
 	return c.Context.Value(key)
 }

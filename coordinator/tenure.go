@@ -77,6 +77,7 @@ type tenure struct {
 	served      int     // local grants, all told
 	reads       int     // the newest of these in a row that were to read
 	lowering    bool    // a downgrade is to be sent, or is not answered yet: shared here, either there
+	dealt       uint64  // the newest token dealt out, where readers may share it
 	tokens      block
 	spare       block // dealt out when tokens is used up
 	size        int   // of the last block asked for
@@ -137,6 +138,21 @@ func (t *tenure) token() uint64 {
 	n := t.tokens.next
 	t.tokens.next++
 	return n
+}
+
+// tokenFor deals out the token of a hold. Readers share one with each other, and
+// with the write before them: as long as two tokens are the same, nobody has
+// written in between.
+func (t *tenure) tokenFor(mode lease.Mode) uint64 {
+	if mode == lease.Exclusive || t.dealt == 0 {
+		t.dealt = t.token()
+	}
+	return t.dealt
+}
+
+// deals says whether there is a token for a hold.
+func (t *tenure) deals(mode lease.Mode) bool {
+	return t.tokensLeft() > 0 || mode == lease.Shared && t.dealt > 0
 }
 
 func (t *tenure) tokensLeft() uint64 { return t.tokens.left() + t.spare.left() }

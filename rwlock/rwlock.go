@@ -72,7 +72,8 @@ func (l *Lock) TryLockFor(ctx context.Context, d time.Duration) (Hold, error) {
 }
 
 // Read calls fn while it may read. fn's context ends when the hold is no longer
-// safe, and when ctx ends, which also frees the lock, whether fn returns or not.
+// safe, and when ctx ends, which also frees the lock, whether fn returns or not;
+// coordinator.HoldFrom finds the hold, and its token, in it.
 // Read returns fn's error, and that the hold was lost where it was: what fn has
 // read may have been changed meanwhile.
 func (l *Lock) Read(ctx context.Context, fn func(context.Context) error) error {
@@ -90,8 +91,11 @@ func (l *Lock) Write(ctx context.Context, fn func(context.Context) error) error 
 // none: its Unlock says [coordinator.ErrNotHeld].
 //
 // The fencing token of a write is greater than that of every hold before it. A
-// read's is greater than that of every write before it, and lower than that of
-// every write after it; readers that are inside together may have the same.
+// read's is at least that of the write before it, and lower than that of every
+// write after it. Reads share tokens, with each other and with the write before
+// them: where two holds of one process have the same, nobody, in any process, has
+// written in between, and what was read or written under the first is still
+// right. A cache in memory needs to remember no more than that token.
 type Hold struct{ *coordinator.Hold }
 
 // Downgrade turns a write hold into a read hold, with no moment in between in
