@@ -182,7 +182,7 @@ func (h *Hold) Unlock() error {
 		}
 		return err
 	}
-	h.released, h.claim = true, nil
+	h.over(c)
 	c.drop(h.number)
 	x := h.more
 	if x != nil && x.watched {
@@ -205,6 +205,14 @@ func (h *Hold) Unlock() error {
 		x.end()
 	}
 	return nil
+}
+
+// over takes a handle from its claim, which may go on with others.
+func (h *Hold) over(c *claim) {
+	h.released, h.claim = true, nil
+	if c.hold == h {
+		c.hold = nil
+	}
 }
 
 // end ends what a hold gave out that is over. Nothing of it changes any more.

@@ -167,7 +167,8 @@ func (a *actor) taken(c *claim, now instant) bool {
 			return true
 		}
 	}
-	return c.conf.cached && a.cur.phase == free && a.known(now)
+	// Readers may join others, and what is known does not say who it is.
+	return c.conf.cached && c.mode == lease.Exclusive && a.cur.phase == free && a.known(now)
 }
 
 // adopt makes the key one of the given kind. A lease of the other kind that is

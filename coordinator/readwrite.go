@@ -126,7 +126,7 @@ func (h *Hold) downgrade() (*Hold, error) {
 	next := &Hold{actor: a, parent: h.parent}
 	c.join(next, lease.Shared)
 	c.inherit(h.number, next.number)
-	h.released, h.claim = true, nil
+	h.over(c)
 	if x := h.more; x != nil {
 		if x.watched {
 			x.cleanup.Stop()

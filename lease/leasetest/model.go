@@ -43,14 +43,31 @@ func (m *model) admits(mode lease.Mode) bool {
 	return len(m.holders) == 0 || mode == lease.Shared && m.holders[0].mode == lease.Shared
 }
 
-// advance returns whom it granted the key.
-func (m *model) advance() (granted []string) {
+// advance returns whom it granted the key, and whether a turn of readers has
+// begun: when a writer leaves (wrote) all that wait to read come in, whoever stands
+// before them, and so does who has just asked to (reader).
+func (m *model) advance(wrote, reader bool) (granted []string, readersTurn bool) {
+	reads := func(p place) bool { return p.mode == lease.Shared }
+	free := len(m.holders) == 0
+	readersTurn = wrote && (reader || slices.ContainsFunc(m.queue, reads)) || free && len(m.queue) > 0 && reads(m.queue[0])
+	if readersTurn {
+		for _, p := range m.queue {
+			if reads(p) {
+				m.holders = append(m.holders, p)
+				granted = append(granted, p.owner)
+			}
+		}
+		m.queue = slices.DeleteFunc(m.queue, reads)
+		if reader {
+			return granted, true
+		}
+	}
 	for len(m.queue) > 0 && m.admits(m.queue[0].mode) {
 		m.holders = append(m.holders, m.queue[0])
 		granted = append(granted, m.queue[0].owner)
 		m.queue = m.queue[1:]
 	}
-	return granted
+	return granted, readersTurn
 }
 
 // outcome is what a command should be answered, and who should be told what.
@@ -63,8 +80,9 @@ type outcome struct {
 	unsure bool
 }
 
-func (m *model) acquire(p place, queue bool) (o outcome) {
-	o.granted = m.advance()
+func (m *model) acquire(p place, queue, wrote bool) (o outcome) {
+	var readersTurn bool
+	o.granted, readersTurn = m.advance(wrote, wrote && p.mode == lease.Shared)
 	if i := slices.Index(o.granted, p.owner); i >= 0 { // by the reply alone
 		o.granted = slices.Delete(o.granted, i, i+1)
 	}
@@ -77,7 +95,7 @@ func (m *model) acquire(p place, queue bool) (o outcome) {
 	}
 	o.rank = at(m.queue, p.owner)
 	switch {
-	case len(m.queue) == 0 && m.admits(p.mode):
+	case (len(m.queue) == 0 || readersTurn && p.mode == lease.Shared) && m.admits(p.mode):
 		m.holders = append(m.holders, p)
 		o.status, o.rank = lease.Held, 0
 	case !queue:
@@ -96,12 +114,15 @@ func (m *model) acquire(p place, queue bool) (o outcome) {
 }
 
 func (m *model) release(owner string, next *place) (o outcome) {
+	i := at(m.holders, owner)
+	wrote := i >= 0 && m.holders[i].mode == lease.Exclusive
 	m.holders = slices.DeleteFunc(m.holders, func(p place) bool { return p.owner == owner })
 	m.queue = slices.DeleteFunc(m.queue, func(p place) bool { return p.owner == owner })
 	if next == nil {
-		return outcome{status: lease.Done, granted: m.advance()}
+		granted, _ := m.advance(wrote, false)
+		return outcome{status: lease.Done, granted: granted}
 	}
-	o = m.acquire(*next, true)
+	o = m.acquire(*next, true, wrote)
 	o.unsure = len(o.granted) > 0
 	return o
 }
@@ -111,8 +132,10 @@ func (m *model) downgrade(owner string) outcome {
 	if i < 0 {
 		return outcome{status: lease.Lost}
 	}
+	wrote := m.holders[i].mode == lease.Exclusive
 	m.holders[i].mode = lease.Shared
-	return outcome{status: lease.Held, granted: m.advance()}
+	granted, _ := m.advance(wrote, false)
+	return outcome{status: lease.Held, granted: granted}
 }
 
 // run is one sequence of commands, checked one by one.
@@ -167,7 +190,7 @@ func (r *run) acquire(t *rapid.T) {
 	request := r.k.acquire(ticket)
 	request.Mode = p.mode
 	request.Queue = rapid.Bool().Draw(t, "queue")
-	r.check(c, request, r.model.acquire(p, request.Queue))
+	r.check(c, request, r.model.acquire(p, request.Queue, false))
 }
 
 func (r *run) release(t *rapid.T) {
@@ -207,7 +230,7 @@ func (r *run) force(t *rapid.T) {
 		t.Skip("not so often")
 	}
 	r.model.holders = nil
-	granted := r.model.advance()
+	granted, _ := r.model.advance(false, false)
 	require.NoError(r, c.store.Force(r.s.Context(), r.k.key))
 	r.checkMessages(outcome{granted: granted})
 }

@@ -69,8 +69,8 @@ func testReaderBehindWriter(s *suite) {
 }
 
 func testTurns(s *suite) {
-	all, k := s.openAll("w0", "r1", "r2", "w3", "r4", "r5"), s.readWrite()
-	w0, r1, r2, w3, r4, r5 := all[0], all[1], all[2], all[3], all[4], all[5]
+	all, k := s.openAll("w0", "r1", "r2", "w3", "r4", "r5", "r6"), s.readWrite()
+	w0, r1, r2, w3, r4, r5, r6 := all[0], all[1], all[2], all[3], all[4], all[5], all[6]
 	newest := w0.get(lease.Held, k.acquire(1)).Last
 	for _, c := range []*client{r1, r2} {
 		c.get(lease.Waiting, k.acquire(1, shared))
@@ -91,17 +91,28 @@ func testTurns(s *suite) {
 			require.Greater(s, e.First, newest)
 			newest = e.Last
 		}
-		s.requireHolders(w0, k, owners...)
+		if len(owners) > 1 || owners[0] == w3.owner(1) {
+			s.requireHolders(w0, k, owners...)
+		}
 	}
+	// All who read, also those behind a writer: each waits for one writer only.
 	w0.get(lease.Done, k.release(1))
-	turn(r1, r2)
-	r1.get(lease.Done, k.release(1))
-	s.requireHolders(w0, k, r2.owner(1))
-	r2.get(lease.Done, k.release(1))
+	turn(r1, r2, r4, r5)
+	s.requireWaiters(w0, k, w3.owner(1))
+	// Who comes now waits for that one, too.
+	w0.get(lease.Waiting, k.acquire(2))
+	r6.get(lease.Waiting, k.acquire(1, shared))
+	for _, c := range []*client{r1, r2, r4} {
+		c.get(lease.Done, k.release(1))
+	}
+	s.requireHolders(w0, k, r5.owner(1))
+	r5.get(lease.Done, k.release(1))
 	turn(w3)
-	w3.get(lease.Done, k.release(1))
-	turn(r4, r5)
-	s.requireWaiters(w0, k)
+	// The writer's own process reads next, and brings the others in.
+	w3.get(lease.Held, k.release(1, next(2), nextShared))
+	turn(r6)
+	s.requireHolders(w0, k, w3.owner(2), r6.owner(1))
+	s.requireWaiters(w0, k, w0.owner(2))
 }
 
 func testWithdrawnWriter(s *suite) {

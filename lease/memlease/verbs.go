@@ -49,7 +49,7 @@ func (s *Server) apply(from sender, r lease.Request) (lease.Reply, error) {
 	case other:
 		return lease.Reply{Status: lease.Lost}, nil
 	case dropped && r.Op == lease.Renew && r.Kind == lease.ReadWrite:
-		s.passOn(e, now, from.store)
+		s.passOn(e, false, now, from.store)
 	}
 	reply, err := s.run(from, e, r, now)
 	if err == nil && r.Watch != "" && (r.Op == lease.Acquire || r.Op == lease.Renew) {
@@ -66,7 +66,7 @@ func (s *Server) run(from sender, e *entry, r lease.Request, now time.Time) (lea
 		return s.acquire(from, e, claim{
 			kind: r.Kind, owner: owner, mode: r.Mode, ttl: r.TTL, tokens: r.Tokens,
 			age: r.Age, queue: r.Queue, ask: r.Ask,
-		}, now)
+		}, false, now)
 	case lease.Release:
 		return s.release(from, e, owner, r, now)
 	case lease.Renew:
@@ -102,13 +102,14 @@ func validate(r lease.Request) error {
 	return nil
 }
 
-func (s *Server) acquire(from sender, e *entry, c claim, now time.Time) (lease.Reply, error) {
+// acquire gets, or waits for, a lease. wrote says that a writer has just left.
+func (s *Server) acquire(from sender, e *entry, c claim, wrote bool, now time.Time) (lease.Reply, error) {
 	if e.rank(c.owner) >= 0 { // as it stands now, should its turn have come
 		w := e.queue[e.rank(c.owner)]
 		w.ttl, w.tokens = c.ttl, c.tokens
 	}
-	grants := s.advance(e, c.owner, now, from.store)
-	reply, err := s.obtain(from, e, c, now)
+	grants, readersTurn := s.advance(e, &c, wrote, now, from.store)
+	reply, err := s.obtain(from, e, c, readersTurn, now)
 	s.announce(e, grants) // now it is known whether somebody stands behind them
 	if reply.Status == lease.Waiting {
 		reply.Told = s.want(e, c, grants)
@@ -117,7 +118,8 @@ func (s *Server) acquire(from sender, e *entry, c claim, now time.Time) (lease.R
 }
 
 // obtain is the second half of an acquire: those before it have had their turn.
-func (s *Server) obtain(from sender, e *entry, c claim, now time.Time) (lease.Reply, error) {
+// In a turn of readers that has just begun, that is all who write.
+func (s *Server) obtain(from sender, e *entry, c claim, readersTurn bool, now time.Time) (lease.Reply, error) {
 	mine := e.holder(c.owner)
 	switch {
 	case len(e.holders) > 0 && e.kind != c.kind:
@@ -136,6 +138,9 @@ func (s *Server) obtain(from sender, e *entry, c claim, now time.Time) (lease.Re
 		if !c.queue {
 			rank = len(e.queue)
 		}
+	}
+	if readersTurn && c.mode == lease.Shared {
+		rank = 0
 	}
 	if rank == 0 && e.admits(c.mode) { // not in the queue: else advance had taken it
 		e.hold(c.kind, c.owner, c.mode, c.ttl, now)
@@ -189,20 +194,22 @@ func (s *Server) want(e *entry, c claim, grants []grant) (told int) {
 }
 
 func (s *Server) release(from sender, e *entry, owner string, r lease.Request, now time.Time) (lease.Reply, error) {
+	mine := e.holder(owner)
+	wrote := mine != nil && mine.mode == lease.Exclusive
 	if e.remove(owner) {
 		s.changed(e, from.store)
 	} else {
 		e.withdraw(owner)
 	}
 	if r.Next == nil {
-		s.passOn(e, now, from.store)
+		s.passOn(e, wrote, now, from.store)
 		return lease.Reply{Status: lease.Done}, nil
 	}
 	n := r.Next
 	return s.acquire(from, e, claim{
 		kind: r.Kind, owner: from.owner(n.Ticket), mode: n.Mode, ttl: n.TTL, tokens: n.Tokens,
 		age: n.Age, queue: true, ask: n.Ask,
-	}, now)
+	}, wrote, now)
 }
 
 func (s *Server) renew(from sender, e *entry, owner string, r lease.Request, now time.Time) lease.Reply {
@@ -224,11 +231,12 @@ func (s *Server) downgrade(from sender, e *entry, owner string, r lease.Request,
 	if h == nil {
 		return lease.Reply{Status: lease.Lost}
 	}
+	wrote := h.mode == lease.Exclusive
 	h.mode = lease.Shared
 	h.extend(r.TTL, now)
 	s.changed(e, from.store)
 	e.keepQueue(r.TTL, now)
-	s.passOn(e, now, from.store)
+	s.passOn(e, wrote, now, from.store)
 	reply := s.held(e, r.Tokens, now)
 	reply.Waiters = len(e.queue)
 	return reply
@@ -243,33 +251,62 @@ type grant struct {
 }
 
 // passOn gives the key to those whose turn it is, and tells them.
-func (s *Server) passOn(e *entry, now time.Time, by *Store) {
-	s.announce(e, s.advance(e, "", now, by))
+func (s *Server) passOn(e *entry, wrote bool, now time.Time, by *Store) {
+	grants, _ := s.advance(e, nil, wrote, now, by)
+	s.announce(e, grants)
 }
 
-// advance gives the key to those at the head of the queue, as many as may have it
-// together, and each its own whole TTL. All but me, who learns by the reply, are
-// to be told by message. Those whom no message would reach are gone, and passed
-// over.
-func (s *Server) advance(e *entry, me string, now time.Time, by *Store) (grants []grant) {
-	for len(e.queue) > 0 && e.admits(e.queue[0].mode) {
-		w := e.queue[0]
-		e.queue = slices.Delete(e.queue, 0, 1)
-		id, ticket, ok := lease.ParseOwner(w.owner)
-		if w.owner != me && !s.config.noReceipts && !(ok && s.reachable(id)) {
-			continue
+// advance gives the key to those whose turn it is, and each its own whole TTL. All
+// but me, who learns by the reply, are to be told by message. Those whom no
+// message would reach are gone, and passed over.
+//
+// The head of the queue has the next turn, but when a writer leaves (wrote) it is
+// the readers'. In a turn of readers that begins, all that wait come in, whoever
+// stands before them; advance says whether one has begun.
+func (s *Server) advance(e *entry, me *claim, wrote bool, now time.Time, by *Store) (grants []grant, readersTurn bool) {
+	iRead := me != nil && me.mode == lease.Shared
+	if free := len(e.holders) == 0; free || wrote {
+		readersTurn = wrote && iRead || len(e.queue) > 0 && e.queue[0].mode == lease.Shared ||
+			wrote && slices.ContainsFunc(e.queue, reads)
+		if readersTurn {
+			for i := 0; i < len(e.queue); {
+				if !reads(e.queue[i]) {
+					i++
+					continue
+				}
+				grants = s.take(e, i, me, grants, now, by)
+			}
+			if iRead {
+				return grants, true
+			}
 		}
-		e.hold(w.kind, w.owner, w.mode, w.ttl, now)
-		s.changed(e, by)
-		if w.owner == me {
-			continue
-		}
-		first, last := e.block(max(w.tokens, 1), now, s.config.tokenRetention)
-		grants = append(grants, grant{owner: w.owner, id: id, event: lease.Event{
-			Type: lease.Granted, Key: e.name, Ticket: ticket, First: first, Last: last,
-		}})
 	}
-	return grants
+	for len(e.queue) > 0 && e.admits(e.queue[0].mode) {
+		grants = s.take(e, 0, me, grants, now, by)
+	}
+	return grants, readersTurn
+}
+
+func reads(w *waiter) bool { return w.mode == lease.Shared }
+
+// take makes a holder of somebody in the queue.
+func (s *Server) take(e *entry, i int, me *claim, grants []grant, now time.Time, by *Store) []grant {
+	w := e.queue[i]
+	mine := me != nil && w.owner == me.owner
+	e.queue = slices.Delete(e.queue, i, i+1)
+	id, ticket, ok := lease.ParseOwner(w.owner)
+	if !mine && !s.config.noReceipts && !(ok && s.reachable(id)) {
+		return grants
+	}
+	e.hold(w.kind, w.owner, w.mode, w.ttl, now)
+	s.changed(e, by)
+	if mine {
+		return grants
+	}
+	first, last := e.block(max(w.tokens, 1), now, s.config.tokenRetention)
+	return append(grants, grant{owner: w.owner, id: id, event: lease.Event{
+		Type: lease.Granted, Key: e.name, Ticket: ticket, First: first, Last: last,
+	}})
 }
 
 // announce sends the grants, each of which says whether others wait behind.

@@ -44,7 +44,7 @@ if busy then
     look(false)
   else
     look(true)
-    advance(owner, waits and not find(owner))
+    advance(owner, waits and not find(owner), string.upper(form) == 'R')
   end
 else
   whole = true

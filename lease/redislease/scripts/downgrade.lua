@@ -37,7 +37,7 @@ else
   extend(owner, ttl)
 end
 look(false)
-advance()
+advance(nil, false, false, held == 'W')
 local first, last = refresh(owner, size)
 local count = redis.call('ZCARD', queue)
 return {1, first, last, count > 0 and 1 or 0, count}

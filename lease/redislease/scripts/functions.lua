@@ -12,6 +12,7 @@ local since = {}   -- of readers
 local full         -- ms to live, where this script has just set it
 
 local told = {}     -- who knows from a grant of this script that others wait
+local reading -- a turn of readers has begun
 local places, at, whole = {}, 1, false -- the front of the queue: member, score, member, score...
 
 local function deadline_key(owner)
@@ -202,9 +203,65 @@ local function others(form)
   return i <= #places or not whole
 end
 
+-- grant makes the owner of a place a holder, and tells it. One whom nobody tells is gone.
+local function grant(owner, form, ttl, size, contended)
+  local first, last = take(tonumber(size))
+  local capital = string.upper(form)
+  local heard = tell(owner, 'grant ' .. owner .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. (contended and 1 or 0))
+  if heard > 0 or form ~= capital then
+    hold(owner, capital, tonumber(ttl))
+    told[owner] = contended and heard > 0
+  end
+end
+
+-- begin_reading lets in all readers that wait, whoever stands before them, if it is their turn: when a writer leaves
+-- (wrote), and on a free key when the head of the queue reads. reads: so does me, which learns by the reply.
+local function begin_reading(me, joining, reads, wrote)
+  if wrote and not whole then
+    look(true)
+  end
+  local turn = wrote and reads or string.find(places[at] or '', '^[Rr]')
+  for i = at, wrote and #places or 0, 2 do
+    turn = turn or string.find(places[i], '^[Rr]')
+  end
+  if not turn then
+    return
+  end
+  if not whole then
+    look(true)
+  end
+  reading = true
+  local rest, inside = {}, {}
+  for i = at, #places, 2 do
+    local form, ttl, size, owner = string.match(places[i], '^([Rr])(%d+)/(%d+):(.+)$')
+    if form and owner ~= me then
+      inside[#inside + 1] = {owner, form, ttl, size}
+      redis.call('ZREM', queue, places[i])
+    else
+      rest[#rest + 1] = places[i]
+      rest[#rest + 1] = places[i + 1]
+    end
+  end
+  local behind = joining and not reads
+  for i = 1, #rest, 2 do
+    behind = behind or not string.find(rest[i], '^[Rr]')
+  end
+  places, at = rest, 1
+  for i = 1, #inside do
+    grant(inside[i][1], inside[i][2], inside[i][3], inside[i][4], behind)
+  end
+end
+
 -- advance passes the key on to the front of the queue while it can, up to the place of me. A grant that nobody
--- received belongs to a process that is gone: the next one's turn. joining: somebody will stand behind.
-local function advance(me, joining)
+-- received belongs to a process that is gone: the next one's turn. joining: somebody will stand behind. reads: me does;
+-- wrote: a writer has just left, or become a reader.
+local function advance(me, joining, reads, wrote)
+  if wrote or not layout then
+    begin_reading(me, joining, reads, wrote)
+    if reading and reads then
+      return
+    end
+  end
   while not writer do
     if at > #places then
       if whole then
@@ -225,13 +282,7 @@ local function advance(me, joining)
     redis.call('ZREM', queue, places[at])
     at = at + 2
     if form then
-      local first, last = take(tonumber(size))
-      local contended = joining or others(capital)
-      local heard = tell(owner, 'grant ' .. owner .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. (contended and 1 or 0))
-      if heard > 0 or form ~= capital then
-        hold(owner, capital, tonumber(ttl))
-        told[owner] = contended and heard > 0
-      end
+      grant(owner, form, ttl, size, joining or others(capital))
     end
   end
 end
@@ -331,10 +382,19 @@ local function obtain(owner, form, ttl, size, waits, ask, age)
   elseif ahead and waits and age >= 0 then
     ahead = at > #places or tonumber(places[at + 1]) <= now() - age
   end
+  if reading and capital == 'R' then
+    ahead = false
+  end
   if not ahead and not held and (not layout or capital == 'R' and not writer) then
     if member then
       redis.call('ZREM', queue, member)
-      at = at + 2
+      for i = at, #places, 2 do
+        if places[i] == member then
+          table.remove(places, i)
+          table.remove(places, i)
+          break
+        end
+      end
     end
     hold(owner, capital, ttl)
     if capital == 'R' then

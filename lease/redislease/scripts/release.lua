@@ -89,6 +89,7 @@ local function leave(reader)
 end
 
 -- A mutex has one holder: where that was me it is free now, and nothing else needs to be read.
+local wrote = false
 if freed then
   look(false)
 else
@@ -103,6 +104,7 @@ else
   elseif held then
     redis.call('DEL', lock)
     layout, writer = nil, nil
+    wrote = held == 'W'
   end
   look(not held)
   if not held then
@@ -119,8 +121,8 @@ else
   end
 end
 if successor == '' then
-  advance()
+  advance(nil, false, false, wrote)
   return {5}
 end
-advance(successor, not find(successor))
+advance(successor, not find(successor), string.upper(ARGV[10]) == 'R', wrote)
 return obtain(successor, ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12]), true, ARGV[13] == '1', tonumber(ARGV[14]))
