@@ -35,8 +35,15 @@ type actor struct {
 	closing bool       // Close was called: no new claims
 	waiting claimList  // first come, first served
 	fair    int        // how many in waiting ask for Fair
+	readers int        // how many in waiting want to read
 	tries   int        // how many in waiting are TryLocks
 	holds   claimList
+	// wrote is when the last claim was granted to write; often, that it was not
+	// long after the one before. readFirst says that a writer's turn has just
+	// ended with readers left waiting here: they are asked for first.
+	wrote     instant
+	often     bool
+	readFirst bool
 	// holdsDue is when the first of holds is to be looked at, or before.
 	holdsDue instant
 	cur      tenure
@@ -236,16 +243,23 @@ func (a *actor) grant(c *claim, now instant) {
 	t := &a.cur
 	t.served++
 	a.stats.Grants++
-	if c.mode == lease.Exclusive {
-		t.reads = 0
-	} else {
+	if c.mode == lease.Shared {
 		t.reads++
+		t.readersTurn = false
+		return
 	}
-	// Readers that come in beside others take up no more of the turn.
-	if t.wanted && (a.holds.n == 1 || c.mode == lease.Exclusive) {
+	t.reads, t.readersTurn = 0, true
+	a.often = a.wrote != 0 && now < a.wrote.add(oftenSlices*a.c.conf.slice)
+	a.wrote = now
+	if t.wanted {
 		t.spent++
 	}
 }
+
+// oftenSlices is how many slices may lie between two writes of a process that
+// writes often. Such a process keeps its turn, its readers inside, for the writes
+// to come; at most that part of the time others wait for no more than that.
+const oftenSlices = 20
 
 // admissible says whether the lease here can serve one more local grant at all:
 // it is believed in, and its turn is not over.
@@ -284,6 +298,9 @@ func (a *actor) fits(c *claim) bool {
 
 // serve grants to waiting claims, in their order, as many as the lease allows.
 func (a *actor) serve(now instant) {
+	if a.readers > 0 && a.cur.readersTurn {
+		a.serveReaders(now)
+	}
 	for c := a.waiting.first; c != nil && a.admissible(now) && a.fits(c) && a.cur.deals(c.mode); c = a.waiting.first {
 		a.dequeue(c)
 		a.grant(c, now)
@@ -294,8 +311,28 @@ func (a *actor) serve(now instant) {
 	}
 }
 
+// serveReaders lets in all readers that wait, whoever stands before them: a writer
+// has left, and those behind others are to wait for one only.
+func (a *actor) serveReaders(now instant) {
+	for c := a.waiting.first; c != nil && a.admissible(now) && a.cur.deals(lease.Shared); {
+		next := c.next
+		if c.mode == lease.Shared {
+			if !a.fits(c) {
+				return
+			}
+			a.dequeue(c)
+			a.grant(c, now)
+			c.ready <- struct{}{}
+		}
+		c = next
+	}
+}
+
 func (a *actor) dequeue(c *claim) {
 	a.waiting.remove(c)
+	if c.mode == lease.Shared {
+		a.readers--
+	}
 	if c.conf.fair {
 		a.fair--
 	}

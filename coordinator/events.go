@@ -66,6 +66,9 @@ func (a *actor) onWanted(e lease.Event, now instant) {
 		return
 	}
 	t.want(now)
+	if e.Asker != "" {
+		a.shut(now) // is anybody inside?
+	}
 	if e.Asker == "" || t.phase == held && !a.inUse() && a.waiting.n == 0 {
 		return // in the second case it is released at once, which is the answer
 	}

@@ -32,6 +32,7 @@ type gate struct {
 
 	open  atomic.Bool
 	until atomic.Int64          // the instant until which the lease is believed in
+	shuts atomic.Int64          // the instant at which nobody is let in any more; no later than until
 	token atomic.Uint64         // of all who pass
 	cause atomic.Pointer[error] // why the lease was lost under those inside; then the gate is never used again
 
@@ -50,22 +51,23 @@ func newGate(a *actor) *gate {
 	return g
 }
 
-// pass lets a reader in, if the gate is open and the lease good. A reader that
-// it sent back goes to the actor next, which may have been waiting for just that.
+// pass lets a reader in, if the gate is open and the lease good. One that is sent
+// back may have been taken for a reader inside, by an actor that waits for the
+// last of them.
 func (g *gate) pass(k *clock) (*xsync.RToken, bool) {
 	if !g.open.Load() {
 		return nil, false
 	}
 	ok, t := g.inside.TryRLock()
-	if !ok {
-		return nil, false
+	if ok && g.open.Load() && k.now() < instant(g.shuts.Load()) {
+		g.passed.Inc()
+		return t, true
 	}
-	if !g.open.Load() || k.now() >= instant(g.until.Load()) {
+	if ok {
 		g.inside.RUnlock(t)
-		return nil, false
 	}
-	g.passed.Inc()
-	return t, true
+	g.actor.tick()
+	return nil, false
 }
 
 // leave lets a reader out, and says whether the actor is to be told.
@@ -97,16 +99,37 @@ func (a *actor) reading() bool { return a.gate != nil && !a.gate.empty }
 // inUse says that somebody here holds the key, or may.
 func (a *actor) inUse() bool { return a.holds.n > 0 || a.reading() }
 
-// mayPass says that readers need not ask: the lease is good, and nobody waits.
-func (a *actor) mayPass() bool {
+// mayPass says that readers need not ask: the lease is good, and nobody waits, or
+// only others that have to wait for the end of this process's turn.
+func (a *actor) mayPass(now instant) bool {
 	t := &a.cur
-	return t.phase == held && !t.lapsed && !t.wanted && !a.closing && a.waiting.n == 0
+	return t.phase == held && !t.lapsed && !a.closing && a.waiting.n == 0 && now < t.until &&
+		(!t.wanted || a.keepsTurn(now))
+}
+
+// keepsTurn says that an exclusive lease that others want is kept to the end of
+// its turn, for more writers are likely to come here.
+func (a *actor) keepsTurn(now instant) bool {
+	return a.cur.mode == lease.Exclusive && a.often && !a.turnOver(now)
+}
+
+// shuts is when the gate is to let nobody in any more, if nothing else happens.
+func (a *actor) shuts() instant {
+	t := &a.cur
+	if t.wanted {
+		return min(t.until, t.wantFrom.add(a.c.conf.slice))
+	}
+	return t.until
 }
 
 // attend shuts the gate where it must not be open, and looks whether the last
 // reader has left.
 func (a *actor) attend(now instant) {
-	if a.reading() && !(a.gate.open.Load() && a.mayPass()) {
+	switch {
+	case !a.reading():
+	case a.gate.open.Load() && a.mayPass(now):
+		a.gate.shuts.Store(int64(a.shuts()))
+	default:
 		a.shut(now)
 	}
 }
@@ -132,7 +155,7 @@ func (a *actor) shut(now instant) {
 // second in a row opens it.
 func (a *actor) admit(now instant) {
 	t := &a.cur
-	if t.reads < 2 || !a.mayPass() || a.c.conf.debug || now >= t.until ||
+	if t.reads < 2 || !a.mayPass(now) || a.c.conf.debug ||
 		a.holds.n > 0 && a.holds.first.mode == lease.Exclusive || a.retention() < minGateRetention {
 		return
 	}
@@ -155,6 +178,7 @@ func (a *actor) admit(now instant) {
 	}
 	g.seen = g.passed.Value()
 	g.until.Store(int64(t.until))
+	g.shuts.Store(int64(a.shuts()))
 	t.idleFrom = now
 	g.open.Store(true)
 }
@@ -169,7 +193,7 @@ func (a *actor) idle(now instant) bool {
 		return false
 	case g == nil || g.empty:
 		return true
-	case !g.open.Load() || now < a.idleUntil():
+	case !g.open.Load() || now < a.nextLookInside():
 		return false
 	}
 	if n := g.passed.Value(); n != g.seen {
@@ -187,12 +211,23 @@ func (a *actor) idle(now instant) bool {
 	return false
 }
 
+// nextLookInside is when to look whether readers still come: once in a retention,
+// or several times in a turn for whose end others wait.
+func (a *actor) nextLookInside() instant {
+	every := a.retention()
+	if a.cur.wanted {
+		every = min(every, a.c.conf.slice/8)
+	}
+	return a.cur.idleFrom.add(max(every, minGateRetention/2))
+}
+
 // extend counts the lease from the sending of a command that granted or renewed
 // it.
 func (a *actor) extend(sent instant) {
 	a.cur.extend(sent)
 	if a.gate != nil {
 		a.gate.until.Store(int64(a.cur.until))
+		a.gate.shuts.Store(int64(a.shuts()))
 	}
 }
 

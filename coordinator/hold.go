@@ -161,14 +161,14 @@ func (h *Hold) Unlock() error {
 		return nil
 	}
 	a.mu.Lock()
-	if h.unlocked() {
-		a.mu.Unlock()
-		return ErrNotHeld
-	}
 	now := a.c.clock.now()
 	if h.way.Load() == passing {
 		a.elapse(now) // it is not safe any more, and the actor may not know yet
 		h.settle(now)
+	}
+	if h.unlocked() { // by another call, just now
+		a.leave(now)
+		return ErrNotHeld
 	}
 	c := h.claim
 	if c.state == granted && (now >= a.cur.until || now >= a.holdsDue) {

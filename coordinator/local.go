@@ -103,6 +103,9 @@ func (a *actor) enqueue(h *Hold) {
 	c := h.claim
 	c.begin(h)
 	a.waiting.push(c)
+	if c.mode == lease.Shared {
+		a.readers++
+	}
 	if c.conf.fair {
 		a.fair++
 	}
@@ -159,6 +162,9 @@ func (a *actor) refusal(c *claim, kind lease.Kind, now instant) error {
 // taken says whether TryLock need not even ask: somebody here has the key, or
 // waits for it, or somebody elsewhere is known to have it.
 func (a *actor) taken(c *claim, now instant) bool {
+	if c.mode == lease.Exclusive {
+		a.shut(now) // is anybody inside?
+	}
 	if a.inUse() && !a.fits(c) || a.cur.phase == queued && !a.cur.asking {
 		return true
 	}
@@ -262,7 +268,7 @@ func (a *actor) release(c *claim, now instant) {
 		return
 	}
 	if next := a.waiting.first; next != nil {
-		if next.mode != lease.Exclusive || t.mode != lease.Exclusive || t.short() {
+		if a.readers > 0 || t.mode != lease.Exclusive || t.short() {
 			a.leave(now)
 			return
 		}

@@ -68,9 +68,17 @@ func (l *ReadWrite) Do(ctx context.Context, mode lease.Mode, fn func(context.Con
 // had; otherwise nil. A hold with an owner or a limit of its own, and one that
 // is to be found when it is forgotten, is the actor's to make.
 func (l *ReadWrite) passGate(ctx context.Context) *Hold {
-	at := l.at.Load()
-	if at == nil || ctx == nil || l.conf.maxHold > 0 || l.conf.endWith != nil {
+	if ctx == nil || l.err != nil || l.conf.maxHold > 0 || l.conf.endWith != nil {
 		return nil
+	}
+	at := l.at.Load()
+	if at == nil { // a new handle
+		a, ok := l.c.actors.Load(l.key)
+		if !ok {
+			return nil
+		}
+		at = a.spot
+		l.at.Store(at)
 	}
 	g := at.gate.Load()
 	if g == nil || ctx.Err() != nil || ownerOf(ctx) != nil {

@@ -162,6 +162,9 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 	a.stats.Renewals++
 	if f.req.Op == lease.Downgrade {
 		t.lowering = false
+		if a.c.caps.Tracking && now >= a.usedFrom().add(checkHoldAfter) {
+			a.verify(now) // our own change has ended the tracking
+		}
 	}
 	a.extend(sent)
 	t.take(r.First, r.Last)

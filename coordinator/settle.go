@@ -13,7 +13,7 @@ import (
 func (a *actor) settle(now instant) {
 	a.attend(now)
 	a.serve(now)
-	a.lower()
+	a.lower(now)
 	if a.flight == nil { // one command of a key at a time (rule 5); its answer settles again
 		a.proceed(now)
 	}
@@ -72,11 +72,10 @@ func (a *actor) retention() time.Duration {
 
 // idleUntil is when an idle lease is given up: after its retention, or when it
 // would have to be renewed for a retention that is not meant to outlast that.
-// Where readers come and go without telling, it is when to look whether any did.
 func (a *actor) idleUntil() instant {
 	t, retention := &a.cur, a.retention()
 	until := t.idleFrom.add(retention)
-	if retention <= t.ttl/3 && !a.reading() {
+	if retention <= t.ttl/3 {
 		until = min(until, t.renewAt)
 	}
 	return until
@@ -84,11 +83,11 @@ func (a *actor) idleUntil() instant {
 
 // lower makes an exclusive lease a shared one where only readers have it and
 // another process waits, which may read too. A writer waiting here has its turn
-// first.
-func (a *actor) lower() {
+// first, and so have those that may come in a turn that is kept.
+func (a *actor) lower(now instant) {
 	t := &a.cur
 	if t.phase != held || t.mode != lease.Exclusive || a.kind != lease.ReadWrite || !t.wanted || t.lapsed ||
-		!a.inUse() || a.holds.n > 0 && a.holds.first.mode == lease.Exclusive {
+		!a.inUse() || a.holds.n > 0 && a.holds.first.mode == lease.Exclusive || a.keepsTurn(now) {
 		return
 	}
 	for c := a.waiting.first; c != nil; c = c.next {
@@ -106,6 +105,7 @@ func (a *actor) yield(now instant) {
 		a.stats.Yields++
 	}
 	a.owe(a.cur.ticket, a.cur.resent, now)
+	a.readFirst = a.cur.readersTurn
 	a.cur = tenure{}
 }
 
@@ -119,9 +119,14 @@ func (a *actor) owe(ticket lease.Ticket, resent bool, now instant) {
 }
 
 // begin takes a new ticket for the claims that wait. Its mode and TTL are those
-// of the first of them (rule 8).
+// of the first of them (rule 8), or of the first that wants to read where the
+// readers' turn has come.
 func (a *actor) begin(now instant) {
 	first := a.waiting.first
+	if a.readFirst && a.readers > 0 {
+		first = a.firstOf(lease.Shared)
+	}
+	a.readFirst = false
 	asking := true
 	for c := first; c != nil && asking; c = c.next {
 		asking = c.try
@@ -135,7 +140,9 @@ func (a *actor) begin(now instant) {
 		asking: asking,
 		size:   a.blockSize(),
 		cached: first.conf.cached,
-		lookAt: never, askUntil: never, verifyAt: never, renewAt: never,
+		// It may be asked for ahead of a writer here.
+		readersTurn: first.mode == lease.Shared && first != a.waiting.first,
+		lookAt:      never, askUntil: never, verifyAt: never, renewAt: never,
 	}
 }
 
@@ -211,11 +218,21 @@ func (a *actor) asked(now instant) {
 // age is the place in the queue that the process asks for: behind all others at
 // first, that of its oldest waiter when it comes again.
 func (a *actor) age(now instant) time.Duration {
-	age := now.sub(a.waiting.first.since)
+	age := now.sub(a.firstOf(a.cur.mode).since)
 	if a.cur.asked == 0 && age < time.Millisecond {
 		return -1
 	}
 	return max(age, 0)
+}
+
+// firstOf returns the first waiting claim of a mode, or the first of all.
+func (a *actor) firstOf(mode lease.Mode) *claim {
+	for c := a.waiting.first; c != nil; c = c.next {
+		if c.mode == mode {
+			return c
+		}
+	}
+	return a.waiting.first
 }
 
 // renewDue says that the lease is to be renewed: a third of its TTL has passed

@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
 )
 
 // elapse lets happen what the clock says has happened. Every handler begins
@@ -149,8 +151,15 @@ func (a *actor) commandDue(now instant) instant {
 		if t.lowering {
 			at = now
 		}
-		if a.holds.n == 0 && a.waiting.n == 0 && (!a.reading() || a.gate.open.Load()) {
+		switch {
+		case a.holds.n > 0 || a.waiting.n > 0:
+		case !a.reading():
 			at = min(at, a.idleUntil())
+		case a.gate.open.Load():
+			at = min(at, a.nextLookInside())
+		}
+		if end := a.shuts(); a.inUse() && t.reads > 0 && t.mode == lease.Exclusive && now < end {
+			at = min(at, end) // of a turn that is kept: readers that are still inside don't keep others out
 		}
 	case queued:
 		at = min(t.lookAt, t.verifyAt)

@@ -125,9 +125,7 @@ func (s *Server) obtain(from sender, e *entry, c claim, readersTurn bool, now ti
 	case len(e.holders) > 0 && e.kind != c.kind:
 		return lease.Reply{}, lease.ErrKind // a waiter of the other kind came first
 	case mine != nil && (c.mode == lease.Shared || mine.mode == lease.Exclusive):
-		if mine.extend(c.ttl, now) {
-			s.changed(e, from.store)
-		}
+		s.extend(e, mine, c.ttl, now, from.store)
 		return s.held(e, c.tokens, now), nil
 	}
 	rank := e.rank(c.owner)
@@ -217,13 +215,18 @@ func (s *Server) renew(from sender, e *entry, owner string, r lease.Request, now
 	if h == nil {
 		return lease.Reply{Status: lease.Lost}
 	}
-	if h.extend(r.TTL, now) {
-		s.changed(e, from.store)
-	}
+	s.extend(e, h, r.TTL, now, from.store)
 	e.keepQueue(r.TTL, now)
 	reply := s.held(e, r.Tokens, now)
 	reply.Waiters = len(e.queue)
 	return reply
+}
+
+// extend lengthens a lease. A reader's deadline is its own: the others are not told.
+func (s *Server) extend(e *entry, h *holder, ttl time.Duration, now time.Time, by *Store) {
+	if h.extend(ttl, now) && h.mode == lease.Exclusive {
+		s.changed(e, by)
+	}
 }
 
 func (s *Server) downgrade(from sender, e *entry, owner string, r lease.Request, now time.Time) lease.Reply {

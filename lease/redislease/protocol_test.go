@@ -251,8 +251,12 @@ func TestNothingOutlivesItsTTL(t *testing.T) {
 			left, err := message.AsInt64()
 			require.NoError(t, err)
 			require.Positive(t, left, name)
+			limit := time.Minute
+			if name == "lock:"+key {
+				limit += limit / 4 // that of readers, each of whom has a deadline of its own
+			}
 			if !strings.Contains(name, "~token") {
-				require.LessOrEqual(t, left, time.Minute.Milliseconds(), name)
+				require.LessOrEqual(t, left, limit.Milliseconds(), name)
 			}
 		}
 		for ticket := lease.Ticket(1); ticket < 4; ticket++ {

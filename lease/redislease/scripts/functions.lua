@@ -125,15 +125,21 @@ local function set_deadline(owner, ends, ttl)
   redis.call('SET', deadline_key(owner), digits(ends) .. ':' .. since[owner], 'PX', ttl)
 end
 
+-- live_for has the lock live for a reader's ttl, at least. It gets more, so that it is not changed at each renewal of
+-- each reader: all of them are told of a change, and look. The readers' own deadlines say when it is free.
+local function live_for(ttl)
+  if redis.call('PTTL', lock) < ttl then
+    redis.call('PEXPIRE', lock, math.floor(ttl * 5 / 4))
+  end
+end
+
 -- hold makes the owner a holder; the caller has made sure that it may be one.
 local function hold(owner, form, ttl)
   if form == 'R' then
     redis.call('HSET', lock, 'mode', 'read', owner, 1)
     since[owner] = digits(now())
     set_deadline(owner, math.floor(now() / 1000) + ttl, ttl)
-    if not layout or redis.call('PTTL', lock) < ttl then
-      redis.call('PEXPIRE', lock, ttl)
-    end
+    live_for(ttl)
     layout = 'rw'
     return
   end
@@ -158,10 +164,12 @@ end
 
 -- extend gives a holder a full time to live again, and never shortens it.
 local function extend(owner, ttl)
-  if redis.call('PTTL', lock) < ttl then
+  local ends = deadlines[owner]
+  if ends then
+    live_for(ttl)
+  elseif redis.call('PTTL', lock) < ttl then
     redis.call('PEXPIRE', lock, ttl)
   end
-  local ends = deadlines[owner]
   if ends and ends < math.floor(now() / 1000) + ttl then
     set_deadline(owner, math.floor(now() / 1000) + ttl, ttl)
   end
