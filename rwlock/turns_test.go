@@ -13,7 +13,7 @@ import (
 )
 
 // Readers that wait behind a writer are let in together, in all processes, by that writer's one release, and do not
-// wait for the next writer.
+// wait for the next writer, also where that one came before some of them.
 func TestReadersBehindAWriterComeInTogether(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -21,18 +21,22 @@ func TestReadersBehindAWriterComeInTogether(t *testing.T) {
 	watcher := process(t, s)
 	w := write(t, rwlock.New(a, "k"))
 	var readers []*pending
-	for i, c := range []*coordinator.Coordinator{a, b, d} {
+	comeToRead := func(c *coordinator.Coordinator) {
 		l := rwlock.New(c, "k")
 		for n := range 4 {
 			readers = append(readers, begin(t, l.RLock))
 			waiters(t, c, n+1)
 		}
-		queued(t, watcher, "k", i) // a itself needs no place
 	}
+	comeToRead(a) // which needs no place in the queue
+	comeToRead(b)
+	queued(t, watcher, "k", 1)
 	next := begin(t, rwlock.New(watcher, "k").Lock)
-	queued(t, watcher, "k", 3)
+	queued(t, watcher, "k", 2)
 	local := begin(t, rwlock.New(b, "k").Lock)
 	waiters(t, b, 5)
+	comeToRead(d)
+	queued(t, watcher, "k", 3)
 
 	releases := b.Snapshot().Stats.Handoffs + d.Snapshot().Stats.Handoffs
 	unlock(t, w)
@@ -52,6 +56,26 @@ func TestReadersBehindAWriterComeInTogether(t *testing.T) {
 	local.waits(t)
 	unlock(t, w2)
 	unlock(t, local.granted(t))
+}
+
+// Readers wait for one writer at most, also where another one came between them: all that wait when a writer leaves
+// come in next.
+func TestReadersOnBothSidesOfAWaitingWriter(t *testing.T) {
+	bubble(t, func(t *testing.T, h *coordinatortest.Harness) {
+		w := write(t, rwlock.New(h.Coordinator, "k"))
+		first := begin(t, rwlock.New(h.Another(), "k").RLock)
+		synctest.Wait()
+		next := begin(t, rwlock.New(h.Another(), "k").Lock)
+		synctest.Wait()
+		second := begin(t, rwlock.New(h.Another(), "k").RLock)
+		synctest.Wait()
+		unlock(t, w)
+		synctest.Wait()
+		next.waits(t)
+		h1, h2 := first.granted(t), second.granted(t)
+		unlock(t, h1, h2)
+		unlock(t, next.granted(t))
+	})
 }
 
 // A writer that waits anywhere stops new readers everywhere; those inside stay as long as they like.
