@@ -164,7 +164,7 @@ func (l *lane) visit() {
 	at := l.rnd.IntN(l.a.order.Keys)
 	key := fmt.Sprintf("%d-%d", history.Now()/int64(l.a.order.Period), at)
 	mode := history.Read
-	if l.chance(4 + 80*at/l.a.order.Keys) {
+	if l.chance(10 + 90*at/l.a.order.Keys) {
 		mode = history.Write
 	}
 	lock := l.a.lock(l.rnd, key)
@@ -178,8 +178,10 @@ func (l *lane) visit() {
 		defer cancel()
 	}
 	l.enter(ctx, lock, mode, owner, 0)
-	for range l.rnd.IntN(6 - 2*at) { // reads in a row open the short way
-		l.enter(context.Background(), lock, history.Read, "", 0)
+	if l.chance(30) {
+		for range l.rnd.IntN(8) { // reads in a row open the short way
+			l.enter(context.Background(), lock, history.Read, "", 0)
+		}
 	}
 }
 
@@ -289,10 +291,10 @@ func (l *lane) inside(lock *rwlock.Lock, h *history.Handle, ctx context.Context,
 
 // pause is mostly short; some outlast the look at a key after 100 ms, few a renewal.
 func (l *lane) pause() {
-	switch n := l.rnd.IntN(1000); {
+	switch n := l.rnd.IntN(4000); {
 	case n == 0:
 		time.Sleep(l.a.order.TTL * 2 / 5)
-	case n < 5:
+	case n < 8:
 		time.Sleep(120 * time.Millisecond)
 	default:
 		time.Sleep(time.Duration(l.rnd.IntN(1000)) * time.Microsecond)

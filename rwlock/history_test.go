@@ -70,7 +70,7 @@ func direct(t *testing.T) *director {
 	seed := historySeed(t)
 	d := &director{
 		t: t, s: redistest.Start(t), rnd: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(),
-		order: historyOrder{TTL: time.Second, Lanes: 4, Keys: 3, Period: 500 * time.Millisecond},
+		order: historyOrder{TTL: time.Second, Lanes: 6, Keys: 3, Period: 500 * time.Millisecond},
 	}
 	d.order.Addr = d.s.Addr()
 	for range 3 {
