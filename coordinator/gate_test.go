@@ -123,7 +123,6 @@ func TestEveryWayToReadPasses(t *testing.T) {
 		l := c.ReadWrite("k")
 		opened(t, s, l, lease.Shared)
 		other := c.ReadWrite("k", TTL(time.Second), Fair())
-		unlock(t, asks(t, other)) // it has to find the key first
 		ctx := t.Context()
 		for _, l := range []*ReadWrite{l, other} {
 			for name, lock := range map[string]func() (*Hold, error){

@@ -386,14 +386,7 @@ func (h *Hold) endWith(ctx context.Context) {
 	c := h.claim // not h: it shall be seen when it is dropped unlocked
 	c.kept = true
 	a.mu.Unlock()
-	stop := context.AfterFunc(ctx, func() {
-		err := fmt.Errorf("%w: %w", ErrHoldExpired, context.Cause(ctx))
-		now := a.enter()
-		if c.state == granted {
-			a.end(c, err, now)
-		}
-		a.leave(now)
-	})
+	stop := context.AfterFunc(ctx, func() { a.expire(c, ctx) })
 	a.mu.Lock()
 	x := h.extras()
 	x.stops = append(x.stops, stop)
@@ -402,6 +395,16 @@ func (h *Hold) endWith(ctx context.Context) {
 	if done {
 		stop()
 	}
+}
+
+// expire ends a hold because a context has.
+func (a *actor) expire(c *claim, ctx context.Context) {
+	err := fmt.Errorf("%w: %w", ErrHoldExpired, context.Cause(ctx))
+	now := a.enter()
+	if c.state == granted {
+		a.end(c, err, now)
+	}
+	a.leave(now)
 }
 
 // joinLoss adds to the error of the work that it was not protected to its end.

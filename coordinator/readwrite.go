@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -59,6 +60,11 @@ func (l *ReadWrite) TryLockFor(ctx context.Context, mode lease.Mode, d time.Dura
 // Do is [Mutex.Do] in the given mode.
 func (l *ReadWrite) Do(ctx context.Context, mode lease.Mode, fn func(context.Context) error) error {
 	if mode == lease.Shared {
+		if fn != nil {
+			if h := l.passGate(ctx); h != nil {
+				return h.read(ctx, fn)
+			}
+		}
 		return l.do(ctx, mode, "Read", fn)
 	}
 	return l.do(ctx, mode, "Write", fn)
@@ -92,6 +98,59 @@ func (l *ReadWrite) passGate(ctx context.Context) *Hold {
 	h.way.Store(passing)
 	return h
 }
+
+// read calls fn under a hold that is passing.
+func (h *Hold) read(ctx context.Context, fn func(context.Context) error) (err error) {
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() {
+			h.lock()
+			c := h.claim
+			h.actor.mu.Unlock()
+			if c != nil { // it is not unlocked yet
+				h.actor.expire(c, ctx)
+			}
+		})
+		defer stop()
+	}
+	defer func() {
+		if lost := h.Unlock(); lost != nil {
+			err = joinLoss(err, lost)
+		}
+	}()
+	return fn(&readContext{Context: ctx, hold: h})
+}
+
+// readContext is the context of a hold that is passing. It becomes the hold's own
+// when something is asked of it that needs one; short reads never ask.
+type readContext struct {
+	context.Context
+	hold *Hold
+}
+
+// Done returns the channel of the hold's own context.
+func (c *readContext) Done() <-chan struct{} { return c.hold.Context().Done() }
+
+// Err returns nil as long as the hold is safe and its parent goes on.
+func (c *readContext) Err() error {
+	if ok, _ := c.hold.short(); ok {
+		return c.Context.Err()
+	}
+	return c.hold.Context().Err()
+}
+
+// Value returns the hold, its owner, or what Read's context has.
+func (c *readContext) Value(key any) any {
+	if key == (holdKey{}) {
+		return c.hold
+	}
+	if ok, _ := c.hold.short(); ok && key != (ownerKey{}) {
+		return c.Context.Value(key)
+	}
+	return c.hold.Context().Value(key)
+}
+
+// String names the context for debugging.
+func (c *readContext) String() string { return fmt.Sprintf("%v.WithHold", c.Context) }
 
 // Downgrade makes a shared hold of the exclusive hold of a read/write lock, with
 // no moment in between in which anybody else could write. It does not wait:

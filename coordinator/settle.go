@@ -105,7 +105,7 @@ func (a *actor) yield(now instant) {
 		a.stats.Yields++
 	}
 	a.owe(a.cur.ticket, a.cur.resent, now)
-	a.readFirst = a.cur.readersTurn
+	a.readFirst = a.cur.readersTurn && a.readers > 0
 	a.cur = tenure{}
 }
 
