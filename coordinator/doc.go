@@ -52,6 +52,14 @@
 // is one. An idle lease is kept for a while ([WithRetention]) and given up at
 // once on a want.
 //
+// # Readers and writers
+//
+// A [ReadWrite] lock has two modes; package rwlock gives it the face that programs
+// use. The process has one shared lease, however many of its goroutines read.
+// While nobody wants to write, readers pass a gate, which costs neither a command
+// nor memory that cores share; whoever waits shuts it, and has its turn when the
+// last reader is out. After a writer's turn all readers that wait come in.
+//
 // # Notices
 //
 // A notice is a hint. With every message lost, a holder learns of a waiter at

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/lease/redislease"
+	"github.com/go-leasehold/leasehold/rwlock"
 )
 
 // These tests hold README.md and docs/ to the code. One that fails says which
@@ -67,6 +68,20 @@ func TestReadmeAndChoosingHaveEveryOption(t *testing.T) {
 		if ast.IsExported(name) {
 			require.Contains(t, readme, "| `"+name+"(", "README.md, Options")
 		}
+	}
+}
+
+func TestChoosingHasEveryCall(t *testing.T) {
+	choosing := page(t, "docs/choosing.md")
+	for _, handle := range []reflect.Type{reflect.TypeFor[*coordinator.Mutex](), reflect.TypeFor[*rwlock.Lock]()} {
+		n := 0
+		for method := range handle.Methods() {
+			if method.Name != "Key" {
+				require.Regexp(t, "`"+method.Name+"[(`]", choosing, "docs/choosing.md, %v", handle)
+				n++
+			}
+		}
+		require.Positive(t, n)
 	}
 }
 
