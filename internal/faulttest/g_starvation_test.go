@@ -24,6 +24,7 @@ func visits(t *testing.T, lock locking, d time.Duration) (all []visit) {
 		all = append(all, visit{called, time.Now().UnixNano()})
 		require.NoError(t, hold.Unlock())
 	}
+	require.Greater(t, len(all), 10, "it enters again and again")
 	return all
 }
 
@@ -44,7 +45,7 @@ func begunDuring(all []visit, begun ...[]int64) (counts []int) {
 
 // G3: readers of three processes overlap all the time, with every retention there is; one writer comes again and
 // again. It enters when those that are inside are out: while it waits hardly anybody begins to read. The bound is in
-// reads for each reader, since a machine that stalls is slow for all of them.
+// reads for each reader, and for most waits: a machine that stalls may delay the one or the other.
 func TestSteadyReadersDoNotKeepAWriterOut(t *testing.T) {
 	t.Parallel()
 	const readers, hold = 8, 3 * time.Millisecond
@@ -63,8 +64,8 @@ func TestSteadyReadersDoNotKeepAWriterOut(t *testing.T) {
 		require.Greater(t, r.Reads, readers, "the readers of each process go on")
 		counts := begunDuring(waits, r.ReadAt)
 		t.Logf("%d reads; begun during a writer's wait: median %d, most %d (of %d waits)", r.Reads, counts[len(counts)/2], counts[len(counts)-1], len(counts))
-		require.LessOrEqual(t, counts[len(counts)/2], 2*readers, "as a rule no reader comes in anew: at most those on their way")
-		require.LessOrEqual(t, counts[len(counts)-1], 100*readers)
+		require.LessOrEqual(t, counts[len(counts)/2], 4*readers, "as a rule hardly a reader comes in anew")
+		require.LessOrEqual(t, counts[len(counts)*9/10], 20*readers)
 	}
 }
 
@@ -88,5 +89,5 @@ func TestSteadyWritersDoNotKeepAReaderOut(t *testing.T) {
 	t.Logf("writes begun during a reader's wait: median %d, most %d (of %d waits)", counts[len(counts)/2], counts[len(counts)-1], len(counts))
 	// A turn is over at its slice of 5 ms, so after four writes of 2 ms.
 	require.LessOrEqual(t, counts[len(counts)/2], 8, "the turn of one process")
-	require.LessOrEqual(t, counts[len(counts)-1], 300)
+	require.LessOrEqual(t, counts[len(counts)*9/10], 60)
 }
