@@ -244,8 +244,10 @@ func (a *actor) grant(c *claim, now instant) {
 	t.served++
 	a.stats.Grants++
 	if c.mode == lease.Shared {
-		t.reads++
-		t.readersTurn = false
+		if a.gate == nil && now >= t.readAt.add(closeReads) {
+			t.reads = 0
+		}
+		t.reads, t.readAt, t.readersTurn = t.reads+1, now, false
 		return
 	}
 	t.reads, t.readersTurn = 0, true

@@ -41,6 +41,7 @@ type gate struct {
 	opened  instant // when it was opened, and no other reader inside
 	checked bool    // has been looked at since, after checkHoldAfter
 	seen    int64   // passed at the last look
+	renewed int64   // passed at the last renewal of the lease
 	counted int64   // of passed, in actor.stats
 }
 
@@ -52,22 +53,21 @@ func newGate(a *actor) *gate {
 }
 
 // pass lets a reader in, if the gate is open and the lease good. One that is sent
-// back may have been taken for a reader inside, by an actor that waits for the
-// last of them.
-func (g *gate) pass(k *clock) (*xsync.RToken, bool) {
+// back has to go to the actor, which may have taken it for a reader inside, and
+// wait for the last of them.
+func (g *gate) pass(k *clock) (t *xsync.RToken, ok, sentBack bool) {
 	if !g.open.Load() {
-		return nil, false
+		return nil, false, false
 	}
-	ok, t := g.inside.TryRLock()
+	ok, t = g.inside.TryRLock()
 	if ok && g.open.Load() && k.now() < instant(g.shuts.Load()) {
 		g.passed.Inc()
-		return t, true
+		return t, true, false
 	}
 	if ok {
 		g.inside.RUnlock(t)
 	}
-	g.actor.tick()
-	return nil, false
+	return nil, false, true
 }
 
 // leave lets a reader out, and says whether the actor is to be told.
@@ -151,8 +151,12 @@ func (a *actor) shut(now instant) {
 	}
 }
 
-// admit opens the gate where it can be. One read is no sign of another: the
-// second in a row opens it.
+// closeReads is how close reads follow each other where a gate is worth its
+// memory, which is some hundred bytes for each core.
+const closeReads = time.Millisecond
+
+// admit opens the gate where it can be: at the second of two reads that came
+// close upon each other.
 func (a *actor) admit(now instant) {
 	t := &a.cur
 	if t.reads < 2 || !a.mayPass(now) || a.c.conf.debug ||
@@ -228,6 +232,28 @@ func (a *actor) extend(sent instant) {
 	if a.gate != nil {
 		a.gate.until.Store(int64(a.cur.until))
 		a.gate.shuts.Store(int64(a.shuts()))
+	}
+}
+
+// dropGate gives the gate up, if nobody is inside, where too few have passed since
+// the last renewal of the lease to be worth its memory.
+func (a *actor) dropGate(now instant) {
+	g, t := a.gate, &a.cur
+	if g == nil {
+		return
+	}
+	n := g.passed.Value()
+	few := n-g.renewed < int64(t.ttl/3/(10*closeReads))
+	if g.renewed = n; !few {
+		return
+	}
+	from := t.idleFrom
+	a.shut(now)
+	if g.empty {
+		t.idleFrom = from // as it was before the look
+		a.gate = nil
+		a.spot.gate.Store(nil)
+		t.reads = 0
 	}
 }
 

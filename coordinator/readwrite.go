@@ -25,78 +25,93 @@ func (c *Coordinator) ReadWrite(key string, opts ...MutexOption) *ReadWrite {
 // take a shared one; that of a shared hold gets [ErrUpgrade] where it asks for
 // an exclusive one.
 func (l *ReadWrite) Lock(ctx context.Context, mode lease.Mode) (*Hold, error) {
-	if mode == lease.Shared {
-		if h := l.passGate(ctx); h != nil {
-			return h, nil
-		}
-	}
-	return l.acquire(ctx, mode, call{wait: -1})
+	return l.lock(ctx, mode, func() (*Hold, error) { return l.acquire(ctx, mode, call{wait: -1}) })
 }
 
 // TryLock is [Mutex.TryLock] in the given mode. A reader fails also where a
 // writer waits.
 func (l *ReadWrite) TryLock(ctx context.Context, mode lease.Mode) (*Hold, error) {
-	if mode == lease.Shared {
-		if h := l.passGate(ctx); h != nil {
-			return h, nil
-		}
-	}
-	return l.acquire(ctx, mode, call{try: true, wait: -1})
+	return l.lock(ctx, mode, func() (*Hold, error) { return l.acquire(ctx, mode, call{try: true, wait: -1}) })
 }
 
 // TryLockFor is [Mutex.TryLockFor] in the given mode.
 func (l *ReadWrite) TryLockFor(ctx context.Context, mode lease.Mode, d time.Duration) (*Hold, error) {
-	if mode == lease.Shared && d >= 0 {
-		if h := l.passGate(ctx); h != nil {
-			return h, nil
-		}
-	}
+	name := "TryLockFor"
 	if mode == lease.Shared {
-		return l.acquireFor(ctx, mode, "TryRLockFor", d)
+		name = "TryRLockFor"
 	}
-	return l.acquireFor(ctx, mode, "TryLockFor", d)
+	if d < 0 {
+		return nil, invalid("%s(%v) is negative", name, d)
+	}
+	return l.lock(ctx, mode, func() (*Hold, error) { return l.acquireFor(ctx, mode, name, d) })
 }
 
 // Do is [Mutex.Do] in the given mode.
 func (l *ReadWrite) Do(ctx context.Context, mode lease.Mode, fn func(context.Context) error) error {
-	if mode == lease.Shared {
-		if fn != nil {
-			if h := l.passGate(ctx); h != nil {
-				return h.read(ctx, fn)
-			}
-		}
+	if mode == lease.Exclusive {
+		return l.do(ctx, mode, "Write", fn)
+	}
+	if fn == nil {
 		return l.do(ctx, mode, "Read", fn)
 	}
-	return l.do(ctx, mode, "Write", fn)
+	h, back := l.passGate(ctx)
+	if h != nil {
+		return h.read(ctx, fn)
+	}
+	err := l.do(ctx, mode, "Read", fn)
+	if err != nil && back != nil {
+		back.tick()
+	}
+	return err
+}
+
+// lock passes the gate if it can, and asks the actor if not.
+func (l *ReadWrite) lock(ctx context.Context, mode lease.Mode, ask func() (*Hold, error)) (*Hold, error) {
+	if mode != lease.Shared {
+		return ask()
+	}
+	h, back := l.passGate(ctx)
+	if h != nil {
+		return h, nil
+	}
+	h, err := ask()
+	if err != nil && back != nil {
+		back.tick() // its context may have ended before it got there
+	}
+	return h, err
 }
 
 // passGate returns a read hold that costs next to nothing, where that can be
-// had; otherwise nil. A hold with an owner or a limit of its own, and one that
-// is to be found when it is forgotten, is the actor's to make.
-func (l *ReadWrite) passGate(ctx context.Context) *Hold {
+// had; otherwise nil, and the actor that has to be told of the call if it was sent
+// back. A hold with an owner or a limit of its own, and one that is to be found
+// when it is forgotten, is the actor's to make.
+func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if ctx == nil || l.err != nil || l.conf.maxHold > 0 || l.conf.endWith != nil {
-		return nil
+		return nil, nil
 	}
 	at := l.at.Load()
 	if at == nil { // a new handle
 		a, ok := l.c.actors.Load(l.key)
 		if !ok {
-			return nil
+			return nil, nil
 		}
 		at = a.spot
 		l.at.Store(at)
 	}
 	g := at.gate.Load()
 	if g == nil || ctx.Err() != nil || ownerOf(ctx) != nil {
-		return nil
+		return nil, nil
 	}
-	pass, ok := g.pass(l.c.clock)
+	pass, ok, sentBack := g.pass(l.c.clock)
+	if sentBack {
+		return nil, g.actor
+	}
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	h := &Hold{actor: g.actor, parent: ctx, token: g.token.Load(), gate: g, pass: pass, mode: lease.Shared}
+	h = &Hold{actor: g.actor, parent: ctx, token: g.token.Load(), gate: g, pass: pass, mode: lease.Shared}
 	h.way.Store(passing)
-	return h
+	return h, nil
 }
 
 // read calls fn under a hold that is passing.
@@ -105,8 +120,11 @@ func (h *Hold) read(ctx context.Context, fn func(context.Context) error) (err er
 		stop := context.AfterFunc(ctx, func() {
 			h.lock()
 			c := h.claim
-			h.actor.mu.Unlock()
 			if c != nil { // it is not unlocked yet
+				c.kept = true
+			}
+			h.actor.mu.Unlock()
+			if c != nil {
 				h.actor.expire(c, ctx)
 			}
 		})

@@ -160,6 +160,7 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 		return
 	}
 	a.stats.Renewals++
+	due := t.renewAt
 	if f.req.Op == lease.Downgrade {
 		t.lowering = false
 		if a.c.caps.Tracking && now >= a.usedFrom().add(checkHoldAfter) {
@@ -168,6 +169,9 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 	}
 	a.extend(sent)
 	t.take(r.First, r.Last)
+	if now >= due {
+		a.dropGate(now)
+	}
 	switch {
 	case r.Waiters > 0:
 		t.want(now)

@@ -169,7 +169,8 @@ func (a *actor) command(now instant) (lease.Request, bool) {
 			return a.acquireCommand(now), true
 		}
 	case held:
-		if t.lowering && !t.lapsed {
+		// A store that can't downgrade now can perhaps renew (a slot that moves).
+		if renew := a.fails%2 == 1 && a.renewDue(now); t.lowering && !t.lapsed && !renew {
 			return a.downgradeCommand(now), true
 		}
 		if now >= t.verifyAt || a.renewDue(now) || a.tokensDue() {

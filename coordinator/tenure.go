@@ -75,7 +75,8 @@ type tenure struct {
 	renewAt     instant
 	idleFrom    instant // the last hold ended then; never while there are some
 	served      int     // local grants, all told
-	reads       int     // the newest of these in a row that were to read
+	reads       int     // the newest of these that were to read and came close upon each other
+	readAt      instant // the last of them
 	readersTurn bool    // the newest was to write: those that wait to read come next, all of them
 	lowering    bool    // a downgrade is to be sent, or is not answered yet: shared here, either there
 	dealt       uint64  // the newest token dealt out, where readers may share it
