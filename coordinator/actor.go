@@ -36,6 +36,7 @@ type actor struct {
 	waiting claimList  // first come, first served
 	fair    int        // how many in waiting ask for Fair
 	readers int        // how many in waiting want to read
+	came    uint64     // how many claims have ever waited
 	tries   int        // how many in waiting are TryLocks
 	holds   claimList
 	// wrote is when the last claim was granted to write; often, that it was not
@@ -251,7 +252,7 @@ func (a *actor) grant(c *claim, now instant) {
 		return
 	}
 	t.reads, t.readersTurn = 0, true
-	a.often = a.wrote != 0 && now < a.wrote.add(oftenSlices*a.c.conf.slice)
+	a.often = a.wrote != 0 && !c.conf.fair && now < a.wrote.add(oftenSlices*a.c.conf.slice)
 	a.wrote = now
 	if t.wanted {
 		t.spent++
@@ -280,7 +281,7 @@ func (a *actor) turnOver(now instant) bool {
 	}
 	if t.mode == lease.Shared {
 		// The readers that came before whoever wants it go first.
-		return a.waiting.first != nil && a.waiting.first.since > t.wantFrom
+		return a.waiting.first != nil && a.waiting.first.nth > t.wantNth
 	}
 	budget := a.c.conf.budget
 	if a.fair > 0 {

@@ -43,6 +43,7 @@ type claim struct {
 	twin       *claim     // another shared hold of the same owner: actor.owners has the first
 	next, prev *claim
 	since      instant // of the call
+	nth        uint64  // of all that ever waited for the key here
 	granted    instant
 	token      uint64
 	ready      chan struct{} // is sent one value when the claim no longer waits; stays for the next use

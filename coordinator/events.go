@@ -65,7 +65,7 @@ func (a *actor) onWanted(e lease.Event, now instant) {
 		a.stray(e.Ticket, now)
 		return
 	}
-	t.want(now)
+	a.want(now)
 	if e.Asker != "" {
 		a.shut(now) // is anybody inside?
 	}

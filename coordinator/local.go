@@ -103,6 +103,8 @@ func (a *actor) enqueue(h *Hold) {
 	c := h.claim
 	c.begin(h)
 	a.waiting.push(c)
+	a.came++
+	c.nth = a.came
 	if c.mode == lease.Shared {
 		a.readers++
 	}

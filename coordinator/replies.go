@@ -120,14 +120,14 @@ func (a *actor) won(b block, contended bool, sent, now instant) {
 			t.verifyAt = now
 		}
 		if t.wanted {
-			t.wantFrom, t.spent = now, 0
+			t.wantFrom, t.wantNth, t.spent = now, a.came, 0
 		}
 		a.stats.Leases++
 	}
 	a.extend(sent)
 	t.take(b.next, b.last)
 	if contended {
-		t.want(now)
+		a.want(now)
 	}
 	if now >= t.until {
 		t.lapsed = true // granted too late to be used (rule 9)
@@ -174,7 +174,7 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 	}
 	switch {
 	case r.Waiters > 0:
-		t.want(now)
+		a.want(now)
 	case t.wants == f.wants:
 		t.wanted = false // whoever wanted it has gone
 	}

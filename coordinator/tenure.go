@@ -67,6 +67,7 @@ type tenure struct {
 	wanted   bool
 	wants    int // how often it was
 	wantFrom instant
+	wantNth  uint64 // the last claim that came before it
 	spent    int
 
 	// Holding.
@@ -109,12 +110,13 @@ func (t *tenure) extend(sent instant) {
 
 // want notes that somebody else waits for the lease. Budget and slice run from
 // now, or from the grant where that is still to come (rule 7).
-func (t *tenure) want(now instant) {
+func (a *actor) want(now instant) {
+	t := &a.cur
 	t.wants++
 	if t.wanted {
 		return
 	}
-	t.wanted, t.wantFrom, t.spent = true, now, 0
+	t.wanted, t.wantFrom, t.wantNth, t.spent = true, now, a.came, 0
 }
 
 // take adds a block of tokens. The block in use goes on; no token is given
