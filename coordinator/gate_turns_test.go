@@ -381,3 +381,31 @@ func TestPromotionWhileTheGateIsShut(t *testing.T) {
 		})
 	}
 }
+
+// TestReaderThatIsSentBackAndGoesAwayIsNotWaitedFor has a reader sent back by the
+// gate, after the actor has taken it for one that is inside, and its context ended
+// before it gets to the actor.
+func TestReaderThatIsSentBackAndGoesAwayIsNotWaitedFor(t *testing.T) {
+	onABed(t, func(t *testing.T, s *script, c *Coordinator, b *bed) {
+		l := c.ReadWrite("k")
+		ticket := opened(t, s, l, lease.Exclusive)
+		often(t, l)
+		s.emit(lease.Wanted, "k", ticket) // the gate is open to the end of the turn, in 5 ms
+		k := c.clock
+		k.slept = func() (time.Duration, bool) { // the reader is inside, and looks at the clock
+			k.slept = b.ask
+			k.offset.Add(int64(time.Second))
+			time.Sleep(10 * time.Millisecond)
+			b.slept += 10 * time.Millisecond
+			return b.ask()
+		}
+		stepWall(k, time.Second)
+		a := begin(t, func() (*Hold, error) { return l.Lock(&fleeting{Context: t.Context()}, lease.Shared) })
+		s.after(5*time.Millisecond, lease.Downgrade).reply(lease.Reply{Status: lease.Held, Waiters: 1})
+		require.Zero(t, s.key(c).Readers)
+		require.False(t, isOpen(c))
+		r := s.after(5*time.Millisecond, lease.Release)
+		require.Equal(t, ticket, r.Ticket)
+		a.fails(context.Canceled)
+	})
+}
