@@ -80,6 +80,10 @@ type actor struct {
 	// for which the machine was suspended, and fires as much later.
 	armedLost int64
 
+	// ending is how many handlers are ending contexts of holds that are over, with
+	// the mutex free: until they are done it counts as held.
+	ending int
+
 	out effects
 }
 
@@ -159,8 +163,12 @@ func (a *actor) enter() instant {
 	return now
 }
 
-// leave ends a handler.
+// leave ends a handler. Contexts of holds that are over end first: before
+// anybody else, here or elsewhere, has the key.
 func (a *actor) leave(now instant) {
+	for len(a.out.ended) > 0 {
+		now = a.endContexts()
+	}
 	a.settle(now)
 	a.arm(now)
 	a.retire()
@@ -178,9 +186,43 @@ func (a *actor) unlock() {
 	for _, r := range out.busy {
 		a.c.store.Send(r, func(lease.Reply, error) {}) // a hint: nothing depends on it
 	}
-	for _, e := range out.ended {
-		e.cancel(e.cause)
+}
+
+// maxCancel bounds how long the key waits for user code that the end of a
+// context may run: a parent of the user's making.
+const maxCancel = 10 * time.Millisecond
+
+// endContexts ends the contexts of holds that are over, with the mutex free, and
+// takes it again. Meanwhile nothing is granted and no command chosen.
+func (a *actor) endContexts() instant {
+	ended := a.out.ended
+	a.out.ended = nil
+	a.ending++
+	a.mu.Unlock()
+
+	done := make(chan struct{}, len(ended))
+	for _, e := range ended {
+		go func() { // ends with the context, unless the user's code does not
+			e.cancel(e.cause)
+			done <- struct{}{}
+		}()
 	}
+	timer := time.NewTimer(maxCancel)
+	defer timer.Stop()
+	for range ended {
+		select {
+		case <-done:
+			continue
+		case <-timer.C:
+		}
+		break
+	}
+
+	a.mu.Lock()
+	a.ending--
+	now := a.c.clock.now()
+	a.elapse(now)
+	return now
 }
 
 func (a *actor) send(f *flight) {
@@ -293,6 +335,9 @@ func (a *actor) turnOver(now instant) bool {
 // fits says whether a claim may hold beside the present holders, under the
 // lease that is here.
 func (a *actor) fits(c *claim) bool {
+	if a.ending > 0 {
+		return false
+	}
 	if c.mode == lease.Shared {
 		return a.holds.n == 0 || a.holds.first.mode == lease.Shared
 	}

@@ -97,13 +97,13 @@ const minGateRetention = time.Millisecond
 func (a *actor) reading() bool { return a.gate != nil && !a.gate.empty }
 
 // inUse says that somebody here holds the key, or may.
-func (a *actor) inUse() bool { return a.holds.n > 0 || a.reading() }
+func (a *actor) inUse() bool { return a.holds.n > 0 || a.ending > 0 || a.reading() }
 
 // mayPass says that readers need not ask: the lease is good, and nobody waits, or
 // only others that have to wait for the end of this process's turn.
 func (a *actor) mayPass(now instant) bool {
 	t := &a.cur
-	return t.phase == held && !t.lapsed && !a.closing && a.waiting.n == 0 && now < t.until &&
+	return t.phase == held && !t.lapsed && !a.closing && a.waiting.n == 0 && a.ending == 0 && now < t.until &&
 		(!t.wanted || a.keepsTurn(now))
 }
 
@@ -193,7 +193,7 @@ func (a *actor) admit(now instant) {
 func (a *actor) idle(now instant) bool {
 	g, t := a.gate, &a.cur
 	switch {
-	case a.holds.n > 0:
+	case a.holds.n > 0 || a.ending > 0:
 		return false
 	case g == nil || g.empty:
 		return true

@@ -14,7 +14,9 @@ func (a *actor) settle(now instant) {
 	a.attend(now)
 	a.serve(now)
 	a.lower(now)
-	if a.flight == nil { // one command of a key at a time (rule 5); its answer settles again
+	// One command of a key at a time (rule 5); its answer settles again, as does
+	// the end of contexts.
+	if a.flight == nil && a.ending == 0 {
 		a.proceed(now)
 	}
 	a.admit(now)
