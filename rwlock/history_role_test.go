@@ -31,10 +31,16 @@ type historyOrder struct {
 	Seed    uint64
 	TTL     time.Duration
 	Lanes   int // goroutines
-	// Keys is how many there are at a time. All processes go on to new ones each Period, so that the history of one
-	// key stays short.
+	// Keys is how many there are at a time. All processes go on to new ones now and then, so that the history of one
+	// stays short: to the last of them each Period, to each one before it after four times as long. On the first,
+	// leases live long enough to be renewed: one goroutine of each process has long holds of it.
 	Keys   int
 	Period time.Duration
+}
+
+// key is the one of that number at this moment.
+func (o *historyOrder) key(number int) string {
+	return fmt.Sprintf("%d-%d", number, history.Now()/int64(o.Period<<(2*(o.Keys-1-number))))
 }
 
 // actors is a process of a history: goroutines that lock at random.
@@ -144,6 +150,7 @@ func (a *actors) lock(rnd *rand.Rand, key string) *rwlock.Lock {
 type lane struct {
 	*history.Lane
 	a     *actors
+	slow  bool // keeps to the first key
 	rnd   *rand.Rand
 	owner history.ID      // of calls with ctx
 	ctx   context.Context // has an owner
@@ -151,7 +158,7 @@ type lane struct {
 
 func newLane(a *actors, number int) *lane {
 	return &lane{
-		Lane: a.rec.Lane(number), a: a, rnd: rand.New(rand.NewPCG(a.order.Seed, uint64(1+number))),
+		Lane: a.rec.Lane(number), a: a, slow: number == 0, rnd: rand.New(rand.NewPCG(a.order.Seed, uint64(1+number))),
 		owner: a.rec.ID(), ctx: coordinator.WithOwner(context.Background()),
 	}
 }
@@ -159,11 +166,13 @@ func newLane(a *actors, number int) *lane {
 // chance is true in so many of a hundred cases.
 func (l *lane) chance(percent int) bool { return l.rnd.IntN(100) < percent }
 
-// visit locks, stays and unlocks. Some keys are mostly read, some mostly written.
+// visit locks, stays and unlocks. The first keys are mostly read, the last mostly written.
 func (l *lane) visit() {
-	at := l.rnd.IntN(l.a.order.Keys)
-	key := fmt.Sprintf("%d-%d", history.Now()/int64(l.a.order.Period), at)
-	mode := history.Read
+	at := 0
+	if !l.slow {
+		at = 1 + l.rnd.IntN(l.a.order.Keys-1)
+	}
+	key, mode := l.a.order.key(at), history.Read
 	if l.chance(10 + 90*at/l.a.order.Keys) {
 		mode = history.Write
 	}
@@ -178,7 +187,7 @@ func (l *lane) visit() {
 		defer cancel()
 	}
 	l.enter(ctx, lock, mode, owner, 0)
-	if l.chance(30) {
+	if l.chance(30) && !l.slow {
 		for range l.rnd.IntN(8) { // reads in a row open the short way
 			l.enter(context.Background(), lock, history.Read, "", 0)
 		}
@@ -268,7 +277,11 @@ func (l *lane) outlive(lock *rwlock.Lock, h *history.Handle) {
 
 // inside is some time in which a hold is asked now and then, and its owner comes in again. ctx is the hold's, or nil.
 func (l *lane) inside(lock *rwlock.Lock, h *history.Handle, ctx context.Context, mode history.Mode, depth int) {
-	for range max(0, l.rnd.IntN(6)-2) {
+	pauses := max(0, l.rnd.IntN(6)-2)
+	if l.slow {
+		pauses = l.rnd.IntN(12)
+	}
+	for range pauses {
 		l.pause()
 		if !h.Valid() && l.chance(50) {
 			return
@@ -289,14 +302,12 @@ func (l *lane) inside(lock *rwlock.Lock, h *history.Handle, ctx context.Context,
 	}
 }
 
-// pause is mostly short; some outlast the look at a key after 100 ms, few a renewal.
+// pause is mostly short, but for the slow lane.
 func (l *lane) pause() {
-	switch n := l.rnd.IntN(4000); {
-	case n == 0:
-		time.Sleep(l.a.order.TTL * 2 / 5)
-	case n < 8:
-		time.Sleep(120 * time.Millisecond)
-	default:
+	switch {
+	case !l.slow:
 		time.Sleep(time.Duration(l.rnd.IntN(1000)) * time.Microsecond)
+	case !l.a.end.Load():
+		time.Sleep(l.a.order.TTL * time.Duration(l.rnd.IntN(25)) / 100)
 	}
 }
