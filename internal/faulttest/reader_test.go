@@ -86,7 +86,7 @@ type called struct {
 	took    time.Duration
 }
 
-// begin has the reader call: how is "read", "write" or "mutex", alone (it waits), behind "try-" (TryLock) or "for-"
+// begin has the reader call: how is "pass" (a read by the short way of readers), "read", "write" or "mutex", alone (it waits), behind "try-" (TryLock) or "for-"
 // (ten seconds). within is the hold with whose context it calls, "owner:" and a name for WithOwner, or "-".
 func (p *reader) begin(how, name, key, within string) {
 	p.Send(strings.Join([]string{"take", how, name, key, within}, " "))
@@ -236,6 +236,7 @@ func (p *readingPlayer) take(ctx context.Context, how, name, key string) {
 	lock, mutex := p.lock(key), p.c.Mutex(key)
 	wrap := func(hold *coordinator.Hold, err error) (rwlock.Hold, error) { return rwlock.Hold{Hold: hold}, err }
 	calls := map[string]func() (rwlock.Hold, error){
+		"pass":      func() (rwlock.Hold, error) { return p.pass(ctx, lock) },
 		"read":      func() (rwlock.Hold, error) { return lock.RLock(ctx) },
 		"try-read":  func() (rwlock.Hold, error) { return lock.TryRLock(ctx) },
 		"for-read":  func() (rwlock.Hold, error) { return lock.TryRLockFor(ctx, long) },
@@ -249,6 +250,20 @@ func (p *readingPlayer) take(ctx context.Context, how, name, key string) {
 	start := time.Now()
 	hold, err := calls[how]()
 	p.got(name, hold, err, start)
+}
+
+// pass reads again and again, close upon each other, until it comes in by the short way of readers.
+func (p *readingPlayer) pass(ctx context.Context, lock *rwlock.Lock) (rwlock.Hold, error) {
+	for {
+		before := stats(p.c).Passed
+		hold, err := lock.RLock(ctx)
+		if err != nil || stats(p.c).Passed > before {
+			return hold, err
+		}
+		if err := errors.Join(hold.Unlock(), lock.Read(ctx, func(context.Context) error { return nil })); err != nil {
+			return rwlock.Hold{}, err
+		}
+	}
 }
 
 func (p *readingPlayer) got(name string, hold rwlock.Hold, err error, start time.Time) {
