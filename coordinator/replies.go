@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -225,9 +226,7 @@ func (a *actor) failed(f *flight, err error, now instant) {
 	}
 	if f.req.Op == lease.Release && len(a.owed) > 0 && a.owed[0].ticket == f.req.Ticket {
 		a.owed[0].resent = true
-		if now >= a.owed[0].until {
-			a.giveUp(err)
-		}
+		a.giveUp(err, now)
 	}
 }
 
@@ -251,12 +250,17 @@ func (a *actor) endEverything(now instant) {
 	a.unlearn()
 }
 
-// giveUp drops a debt that could not be paid: by now everything of its ticket
-// has expired in the store.
-func (a *actor) giveUp(err error) {
-	a.stats.FailedReleases++
-	a.c.journal.unreleased(a.key, a.owed[0].ticket, err)
-	a.owed = a.owed[1:]
+// giveUp drops the debts that could not be paid in time: everything of their
+// tickets has expired in the store.
+func (a *actor) giveUp(err error, now instant) {
+	a.owed = slices.DeleteFunc(a.owed, func(d debt) bool {
+		if now < d.until {
+			return false
+		}
+		a.stats.FailedReleases++
+		a.c.journal.unreleased(a.key, d.ticket, err)
+		return true
+	})
 	if len(a.owed) == 0 {
 		a.owed = nil
 	}
