@@ -124,6 +124,9 @@ func TestHistories(t *testing.T) {
 		{"an upgrade", "no order", lines(
 			locked("1a", Read, 1, 0, 1), again("1b", "1a", Write, 1, 2, 3),
 			said("1b", Unlocked, 4, 5), said("1a", Unlocked, 6, 7))},
+		{"an upgrade of what a write hold left", "no order", lines(
+			locked("1a", Write, 1, 0, 1), again("1b", "1a", Read, 1, 2, 3), said("1a", Unlocked, 4, 5),
+			again("1c", "1a", Write, 1, 6, 7), said("1c", Unlocked, 8, 9), said("1b", Unlocked, 10, 11))},
 		{"re-entry that raises the token", "no order", lines(
 			locked("1a", Write, 1, 0, 1), again("1b", "1a", Write, 2, 2, 3),
 			said("1b", Unlocked, 4, 5), said("1a", Unlocked, 6, 7))},
@@ -201,6 +204,8 @@ func TestHistories(t *testing.T) {
 			locked("1a", Read, 1, 0, 1), paused(1, 10, 111), said("1a", Unlocked, 112, 113))},
 		{"a call that was on its way during a pause", "", lines(
 			locked("1a", Write, 1, 0, 1), paused(1, 10, 111), said("1a", Unlocked, 9, 113))},
+		{"a hold from after a pause", "", lines(
+			paused(1, 10, 111), locked("1a", Write, 1, 112, 113), said("1a", Unlocked, 114, 115))},
 		{"another process's pause", "", lines(
 			locked("1a", Write, 1, 0, 1), paused(2, 10, 111), said("1a", Unlocked, 112, 113))},
 
@@ -231,6 +236,24 @@ func TestHistories(t *testing.T) {
 			require.ErrorContains(t, err, test.wrong)
 		})
 	}
+}
+
+func TestTokensInTheirOrder(t *testing.T) {
+	t.Parallel()
+	come := func(mode Mode, token uint64) input {
+		return input{what: Locked, hold: "1b", owner: "1b", mode: mode, token: token}
+	}
+	l := &lock{locked: 2, newest: 5, write: 3} // a write, and a read after it
+	for token := range uint64(8) {
+		require.Equal(t, token > 5, l.step(come(Write, token)) != nil, "write %d", token)
+		require.Equal(t, token >= 3, l.step(come(Read, token)) != nil, "read %d", token)
+	}
+	early := come(Write, 6)
+	early.lower = 3
+	require.Nil(t, l.step(early), "one of three that have lower tokens did not come yet")
+	early = come(Read, 5)
+	early.write = 4
+	require.Nil(t, l.step(early), "the write before it did not come yet")
 }
 
 func TestViolationIsExplainedAndKept(t *testing.T) {

@@ -106,9 +106,11 @@ func (l *lock) enter(in input) *lock {
 	case own > 0 && in.mode == Write && !ownWrites: // an upgrade
 		return nil
 	case own > 0: // re-entry
-	case in.mode == Write && (others > 0 || in.token <= l.newest || in.lower != l.locked):
+	case l.early(in):
 		return nil
-	case in.mode == Read && (othersWrite || in.token < l.write || in.write != l.write):
+	case in.mode == Write && (others > 0 || in.token <= l.newest):
+		return nil
+	case in.mode == Read && (othersWrite || in.token < l.write):
 		return nil
 	}
 	next := *l
@@ -119,6 +121,16 @@ func (l *lock) enter(in input) *lock {
 	}
 	next.inside = append(slices.Clone(l.inside), guest{in.hold, in.owner, in.mode, in.token})
 	return &next
+}
+
+// early says that others have to come in first, for their tokens would not be
+// right after this one. That is no rule of its own: it ends a search that the rules
+// of tokens would end later.
+func (l *lock) early(in input) bool {
+	if in.mode == Write {
+		return l.locked < in.lower
+	}
+	return l.write < in.write
 }
 
 // same says that two states have the same guests and tokens, in whatever order the
