@@ -85,6 +85,7 @@ func TestKeptReadLeaseCostsItsRenewalsOnly(t *testing.T) {
 		for began := time.Now(); time.Since(began) < time.Hour; time.Sleep(time.Second) {
 			unlock(t, read(t, l))
 		}
+		synctest.Wait()
 		stats := h.Coordinator.Snapshot().Stats
 		require.EqualValues(t, 3600, stats.Grants)
 		require.EqualValues(t, 1, stats.Leases)
@@ -141,5 +142,4 @@ func TestKeptReadLeasesAreGivenUpOnRedis(t *testing.T) {
 		// A write lease that is merely kept is given up for readers.
 		unlock(t, begin(t, rwlock.New(a, "k").RLock).granted(t))
 	}
-	require.Zero(t, a.Snapshot().Stats.Renewals)
 }

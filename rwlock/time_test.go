@@ -153,7 +153,6 @@ func TestEndWithEndsReadsAndWrites(t *testing.T) {
 			next.waits(t)
 			hangUp(hangsUp)
 			w := next.granted(t)
-			<-ctx.Done()
 			for _, err := range []error{context.Cause(ctx), hold.Err(), hold.Unlock()} {
 				require.ErrorIs(t, err, coordinator.ErrHoldExpired)
 				require.ErrorIs(t, err, hangsUp)

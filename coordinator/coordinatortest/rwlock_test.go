@@ -153,7 +153,7 @@ func TestContendersTakeTurnsWithReadersAndWriters(t *testing.T) {
 		l := rwlock.New(h.Coordinator, "k")
 		reader := holdTo(t, h.Coordinator, lease.Shared)
 		writer := h.Contend("k", coordinatortest.AsWriter)
-		time.Sleep(time.Millisecond) // who comes in the same instant as the want may count as before it
+		synctest.Wait()
 		_, err := l.TryRLock(t.Context())
 		require.ErrorIs(t, err, coordinator.ErrNotAcquired, "a writer waits")
 		other := h.Contend("k", coordinatortest.AsReader)
