@@ -46,7 +46,7 @@ func Example() {
 	// <nil>
 }
 
-// Keep the handle: its readers share what the process has.
+// However many read in a process, Redis knows of one reader: the process.
 func ExampleLock_RLock() {
 	h := coordinatortest.Start()
 	defer h.Close()
