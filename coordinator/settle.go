@@ -29,10 +29,12 @@ func (a *actor) proceed(now instant) {
 	case held:
 		if a.mustYield(now) {
 			a.yield(now)
+		} else {
+			a.askAgain()
 		}
 	case acquiring, queued:
-		if a.waiting.n == 0 {
-			a.owe(t.ticket, t.resent || a.failing != 0, now) // nobody wants it any more
+		if !a.askedFor(t.mode) { // nobody wants it any more
+			a.owe(t.ticket, t.resent || a.failing != 0, now)
 			*t = tenure{}
 		}
 	}
@@ -46,6 +48,25 @@ func (a *actor) proceed(now instant) {
 		a.flight = &flight{req: req, sent: now, lost: a.c.clock.lost.Load(), wants: t.wants}
 		a.out.send = a.flight
 		a.stats.Commands++
+	}
+}
+
+// askedFor says whether anybody who waits wants a lease of the mode. A ticket
+// whose writers have gone would keep the readers behind them, and all others, out.
+func (a *actor) askedFor(mode lease.Mode) bool {
+	if mode == lease.Shared {
+		return a.readers > 0
+	}
+	return a.waiting.n > a.readers
+}
+
+// askAgain has the store asked, at growing distances, whether a shared lease is
+// still wanted: nobody tells that a writer has gone away, and no reader comes in
+// as long as one may wait.
+func (a *actor) askAgain() {
+	t := &a.cur
+	if t.wanted && t.mode == lease.Shared && t.wantLook <= t.ttl/3 {
+		t.verifyAt = min(t.verifyAt, max(t.wantFrom, t.verifiedAt).add(t.wantLook))
 	}
 }
 
@@ -258,6 +279,9 @@ func (a *actor) renewCommand(now instant) lease.Request {
 	if t.short() {
 		t.size = min(maxBlock, 8*t.size)
 		req.Tokens = t.size
+	}
+	if t.wanted {
+		t.wantLook *= 2
 	}
 	if a.c.caps.Tracking && now >= a.usedFrom().add(checkHoldAfter) {
 		req.Watch = lease.Owner(a.c.id, t.ticket)

@@ -67,7 +67,8 @@ type tenure struct {
 	wanted   bool
 	wants    int // how often it was
 	wantFrom instant
-	wantNth  uint64 // the last claim that came before it
+	wantNth  uint64        // the last claim that came before it
+	wantLook time.Duration // to the next look whether somebody still wants it
 	spent    int
 
 	// Holding.
@@ -113,6 +114,7 @@ func (t *tenure) extend(sent instant) {
 func (a *actor) want(now instant) {
 	t := &a.cur
 	t.wants++
+	t.wantLook = checkHoldAfter
 	if t.wanted {
 		return
 	}
