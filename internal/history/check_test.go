@@ -278,6 +278,18 @@ func TestViolationIsExplainedAndKept(t *testing.T) {
 	require.Equal(t, events, loaded)
 }
 
+// Any of the readers that wait for a writer could have come before it, but for their tokens.
+func TestReadersThatWaitDoNotMakeTheSearchLong(t *testing.T) {
+	t.Parallel()
+	var events []Event
+	for i := range 40 {
+		hold := ID("1" + string(rune('A'+i)))
+		events = append(events, locked(hold, Read, 9, 0, 1000), said(hold, Unlocked, 1001, 1002))
+	}
+	events = append(events, locked("2a", Write, 8, 1, 2), said("2a", Unlocked, 3, 4))
+	require.NoError(t, Check(events, Rules{TTL: 100, Limit: 20 * time.Second}))
+}
+
 func TestSearchThatDoesNotEndIsAViolation(t *testing.T) {
 	t.Parallel()
 	// Readers that can come and go in any order, and a write that no order explains.
