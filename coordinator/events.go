@@ -66,6 +66,7 @@ func (a *actor) onWanted(e lease.Event, now instant) {
 		return
 	}
 	a.want(now)
+	t.wantLook = checkHoldAfter // this one may be gone soon, whatever was heard before
 	if e.Asker != "" {
 		a.shut(now) // is anybody inside?
 	}

@@ -114,10 +114,10 @@ func (t *tenure) extend(sent instant) {
 func (a *actor) want(now instant) {
 	t := &a.cur
 	t.wants++
-	t.wantLook = checkHoldAfter
 	if t.wanted {
 		return
 	}
+	t.wantLook = checkHoldAfter
 	t.wanted, t.wantFrom, t.wantNth, t.spent = true, now, a.came, 0
 }
 
