@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/puzpuzpuz/xsync/v3 v3.5.1
 	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
@@ -14,7 +15,4 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require (
-	github.com/anishathalye/porcupine v1.3.1 // indirect
-	github.com/yuin/gopher-lua v1.1.1 // indirect
-)
+require github.com/yuin/gopher-lua v1.1.1 // indirect
