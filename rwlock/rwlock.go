@@ -25,10 +25,10 @@ func New(c *coordinator.Coordinator, key string, opts ...coordinator.MutexOption
 // Key returns the key, without the prefix.
 func (l *Lock) Key() string { return l.l.Key() }
 
-// RLock waits until it may read, or ctx ends: until no writer is inside, nor one
-// that came before it waits. Where the process has the lease and no writer waits
-// anywhere, it costs no command and no lock that cores share, unless ctx carries
-// an owner (a hold's context, or coordinator.WithOwner).
+// RLock waits until it may read, or ctx ends: until no writer is inside, and, where
+// readers are inside, none waits. Where the process has the lease and no writer waits
+// anywhere, it costs no command and no lock that cores share, unless ctx carries an
+// owner (a hold's context, or coordinator.WithOwner).
 //
 // The owner of a write hold (see [Hold.Context]) may read at once. The end of ctx
 // after that does not free the lock: Unlock does, and coordinator.EndWith. The
@@ -37,8 +37,10 @@ func (l *Lock) RLock(ctx context.Context) (Hold, error) {
 	return wrap(l.l.Lock(ctx, lease.Shared))
 }
 
-// TryRLock is RLock that says [coordinator.ErrNotAcquired] at once where a writer
-// is inside, or waits.
+// TryRLock is RLock that says [coordinator.ErrNotAcquired] at once where a writer is
+// inside or waits. It costs what coordinator.Mutex.TryLock costs: a round trip,
+// unless this process has the lease; a process that merely keeps the write lease is
+// asked for it, for at most 50 ms more.
 func (l *Lock) TryRLock(ctx context.Context) (Hold, error) {
 	return wrap(l.l.TryLock(ctx, lease.Shared))
 }
@@ -49,9 +51,10 @@ func (l *Lock) TryRLockFor(ctx context.Context, d time.Duration) (Hold, error) {
 	return wrap(l.l.TryLockFor(ctx, lease.Shared, d))
 }
 
-// Lock waits until it may write, or ctx ends: until nobody is inside, and those
-// that came before it have had their turn. From the moment it waits no new reader
-// comes in, in any process.
+// Lock waits until it may write, or ctx ends: until nobody is inside, and it is this
+// call's turn. While it waits for readers, no new one comes in, in any process; while
+// it waits for a writer, readers gather, and come in when that one leaves. Writers
+// have their turns in the order in which they came.
 //
 // The owner of a read hold gets [coordinator.ErrUpgrade] at once, for it would
 // wait for itself. The error is a [*coordinator.WaitError].
@@ -59,8 +62,11 @@ func (l *Lock) Lock(ctx context.Context) (Hold, error) {
 	return wrap(l.l.Lock(ctx, lease.Exclusive))
 }
 
-// TryLock is Lock that says [coordinator.ErrNotAcquired] at once where somebody
-// is inside.
+// TryLock is Lock that says [coordinator.ErrNotAcquired] at once where somebody is
+// inside, or waits in this process. It costs a round trip, unless this process has
+// the write lease; processes that merely keep a lease are asked for it, for at most
+// 50 ms more. One that reads lets no new reader in until it has heard that nobody
+// waits any more, a tenth of a second later.
 func (l *Lock) TryLock(ctx context.Context) (Hold, error) {
 	return wrap(l.l.TryLock(ctx, lease.Exclusive))
 }
@@ -73,9 +79,9 @@ func (l *Lock) TryLockFor(ctx context.Context, d time.Duration) (Hold, error) {
 
 // Read calls fn while it may read. fn's context ends when the hold is no longer
 // safe, and when ctx ends, which also frees the lock, whether fn returns or not;
-// coordinator.HoldFrom finds the hold, and its token, in it.
-// Read returns fn's error, and that the hold was lost where it was: what fn has
-// read may have been changed meanwhile.
+// coordinator.HoldFrom finds the hold, and its token, in it. Read returns fn's error,
+// and that the hold was lost, or ctx ended, before fn returned: what fn has read may
+// have been changed meanwhile.
 func (l *Lock) Read(ctx context.Context, fn func(context.Context) error) error {
 	return l.l.Do(ctx, lease.Shared, fn)
 }
@@ -88,7 +94,8 @@ func (l *Lock) Write(ctx context.Context, fn func(context.Context) error) error 
 
 // Hold is one caller's time inside a read/write lock, to read or to write. All
 // that it can do is [coordinator.Hold]'s, but for Downgrade. The zero Hold is
-// none: its Unlock says [coordinator.ErrNotHeld].
+// none: its methods that return an error say [coordinator.ErrNotHeld]. Count tells
+// how often the owner is inside, Counts how often to write and to read.
 //
 // The fencing token of a write is greater than that of every hold before it. A
 // read's is at least that of the write before it, and lower than that of every
