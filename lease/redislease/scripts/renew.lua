@@ -29,6 +29,28 @@ if kind == 'mutex' and queue and size <= 0 then
   end
   return {1, 0, 0, count > 0 and 1 or 0, count}
 end
+
+-- The short way of a reader that renewed a moment ago and only looks: each time that another reader comes or goes, all
+-- look. Those that are past their deadline are dropped by a renewal that is due.
+if kind == 'rw' and queue and size <= 0 then
+  local fields = redis.call('HMGET', lock, 'mode', owner)
+  if fields[1] == 'read' and fields[2] then
+    local deadline = string.sub(queue, 1, tail_from - 6) .. 'reader:' .. owner .. string.sub(queue, tail_from)
+    local ends, start = string.match(redis.call('GET', deadline) or '', '^(%d+):(%d+)$')
+    local at = math.floor(now() / 1000)
+    if ends and tonumber(ends) - at > ttl * 3 / 4 then
+      redis.call('SET', deadline, digits(math.max(at + ttl, tonumber(ends))) .. ':' .. start, 'PX', math.max(ttl, tonumber(ends) - at))
+      if redis.call('PTTL', lock) < ttl then
+        redis.call('PEXPIRE', lock, math.floor(ttl * 5 / 4))
+      end
+      local count = redis.call('ZCARD', queue)
+      if count > 0 and redis.call('PTTL', queue) < ttl * 7 / 8 then
+        redis.call('PEXPIRE', queue, ttl)
+      end
+      return {1, 0, 0, count > 0 and 1 or 0, count}
+    end
+  end
+end
 -- functions.lua
 if not queue then
   local field = kind == 'mutex' and owner or owner .. ':write'
