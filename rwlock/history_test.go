@@ -159,18 +159,22 @@ func (d *director) remove() {
 	const script = `local counter = redis.call('GET', KEYS[2])
 if redis.call('DEL', KEYS[1]) == 0 then return '' end
 return string.match(counter, '^%d+')`
-	key := d.order.key(d.rnd.IntN(d.order.Keys))
-	e := history.Event{What: history.Deleted, Key: key, Call: history.Now()}
-	message := d.s.Do(d.t, "EVAL", script, "2", "lock:"+key, "lock:~token{lock:"+key+"}lock:"+key)
-	e.Return = history.Now()
-	text, err := message.ToString()
-	require.NoError(d.t, err)
-	if text == "" {
-		return // nobody had it
+	for deadline := time.Now().Add(historyPatience); ; time.Sleep(time.Millisecond) {
+		require.True(d.t, time.Now().Before(deadline), "no key is in use")
+		key := d.order.key(d.rnd.IntN(d.order.Keys))
+		e := history.Event{What: history.Deleted, Key: key, Call: history.Now()}
+		message := d.s.Do(d.t, "EVAL", script, "2", "lock:"+key, "lock:~token{lock:"+key+"}lock:"+key)
+		e.Return = history.Now()
+		text, err := message.ToString()
+		require.NoError(d.t, err)
+		if text == "" {
+			continue // nobody had it
+		}
+		e.Token, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(d.t, err)
+		d.done = append(d.done, e)
+		return
 	}
-	e.Token, err = strconv.ParseUint(text, 10, 64)
-	require.NoError(d.t, err)
-	d.done = append(d.done, e)
 }
 
 // end has every call end.
@@ -225,7 +229,7 @@ func (d *director) left(t *testing.T) {
 }
 
 // check holds all that was recorded to what a lock may do.
-func (d *director) check() map[string]int {
+func (d *director) check() {
 	t := d.t
 	events := d.done
 	for _, name := range d.records {
@@ -246,7 +250,11 @@ func (d *director) check() map[string]int {
 		require.NoError(t, failed)
 		require.NoError(t, err, "see %s", strings.Join(paths, " and "))
 	}
-	return counts
+	require.NotZero(t, counts["read"])
+	require.NotZero(t, counts["write"])
+	if counts["write"] > 100 { // almost every third is downgraded, if it can be
+		require.NotZero(t, counts["downgraded"])
+	}
 }
 
 // artifacts is where something can be kept for longer than the test.
@@ -267,10 +275,7 @@ func TestHistoryOfProcessesThatAreKilledStoppedAndCutOff(t *testing.T) {
 	d := direct(t)
 	d.run(historyLasting(2500*time.Millisecond), d.kill, d.pause, d.blink, d.cut, d.cut)
 	d.end()
-	counts := d.check()
-	for _, what := range []string{"read", "write", "alive", "unlocked", "downgraded", "refused", "killed", "paused"} {
-		require.NotZero(t, counts[what], what)
-	}
+	d.check()
 }
 
 // The same while keys are deleted under their holders, which have to notice. Holders of leases from after a deletion
@@ -279,8 +284,5 @@ func TestHistoryOfKeysThatAreDeleted(t *testing.T) {
 	d := direct(t)
 	d.run(historyLasting(1500*time.Millisecond), d.remove, d.remove, d.remove, d.cut)
 	d.end()
-	counts := d.check()
-	for _, what := range []string{"read", "write", "downgraded", "deleted"} {
-		require.NotZero(t, counts[what], what)
-	}
+	d.check()
 }
