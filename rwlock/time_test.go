@@ -236,6 +236,27 @@ func TestCancelledCallsLeaveTheQueue(t *testing.T) {
 	})
 }
 
+// A writer that is given up is nobody to wait for: those that came to read behind it come in beside the readers inside.
+func TestReadersNeedNotWaitForAWriterThatHasGone(t *testing.T) {
+	bubble(t, func(t *testing.T, h *coordinatortest.Harness) {
+		l := rwlock.New(h.Coordinator, "k")
+		reads := h.HoldElsewhere("k", 0, coordinatortest.AsReader)
+		writer := begin(t, l.Lock)
+		synctest.Wait()
+		behind := begin(t, l.RLock)
+		synctest.Wait()
+		require.Len(t, inspect(t, h.Coordinator, "k").Waiters, 1)
+		behind.waits(t)
+		writer.cancel()
+		_, err := writer.result(t)
+		require.ErrorIs(t, err, context.Canceled)
+		r := behind.granted(t) // beside the other reader
+		reads()
+		unlock(t, r)
+
+	})
+}
+
 // Close refuses who waits, at once; who is inside may finish, until Close's context ends.
 func TestCloseWithReadersAndWritersInside(t *testing.T) {
 	enter := map[string]func(t *testing.T, h *coordinatortest.Harness) rwlock.Hold{

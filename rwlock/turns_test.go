@@ -1,8 +1,10 @@
 package rwlock_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -147,6 +149,27 @@ func TestAWaitingWriterStopsNewReadersOfItsProcess(t *testing.T) {
 		unlock(t, next.granted(t))
 		require.Zero(t, h.Coordinator.Snapshot().Stats.Lost)
 	})
+}
+
+// A writer that asked and went away is nobody to wait for: readers come in again soon, not at the next renewal.
+func TestAWriterThatWentAwayStopsNobodyForLong(t *testing.T) {
+	for name, try := range map[string]func(ctx context.Context, l *rwlock.Lock) (rwlock.Hold, error){
+		"TryLock":    func(ctx context.Context, l *rwlock.Lock) (rwlock.Hold, error) { return l.TryLock(ctx) },
+		"TryLockFor": func(ctx context.Context, l *rwlock.Lock) (rwlock.Hold, error) { return l.TryLockFor(ctx, time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *coordinatortest.Harness) {
+				l := rwlock.New(h.Coordinator, "k")
+				inside := passing(t, h.Coordinator, l)
+				_, err := try(t.Context(), rwlock.New(h.Another(), "k"))
+				require.ErrorIs(t, err, coordinator.ErrNotAcquired)
+				began := time.Now()
+				unlock(t, read(t, l))
+				require.Less(t, time.Since(began), time.Second)
+				unlock(t, inside)
+			})
+		})
+	}
 }
 
 // A reader that came in re-entrantly needs no turn: the writer that waits would wait for it.
