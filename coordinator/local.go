@@ -265,7 +265,7 @@ func (a *actor) release(c *claim, now instant) {
 	a.finish(c, now)
 	t := &a.cur
 	// What else can be is left to settle.
-	if t.wanted || a.closing || a.inUse() || t.phase != held || t.lapsed || now >= t.until {
+	if t.wanted || a.closing || a.inUse() || len(a.out.ended) > 0 || t.phase != held || t.lapsed || now >= t.until {
 		a.leave(now)
 		return
 	}

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -137,38 +136,6 @@ func (h *Hold) read(ctx context.Context, fn func(context.Context) error) (err er
 	}()
 	return fn(&readContext{Context: ctx, hold: h})
 }
-
-// readContext is the context of a hold that is passing. It becomes the hold's own
-// when something is asked of it that needs one; short reads never ask.
-type readContext struct {
-	context.Context
-	hold *Hold
-}
-
-// Done returns the channel of the hold's own context.
-func (c *readContext) Done() <-chan struct{} { return c.hold.Context().Done() }
-
-// Err returns nil as long as the hold is safe and its parent goes on.
-func (c *readContext) Err() error {
-	if ok, _ := c.hold.short(); ok {
-		return c.Context.Err()
-	}
-	return c.hold.Context().Err()
-}
-
-// Value returns the hold, its owner, or what Read's context has.
-func (c *readContext) Value(key any) any {
-	if key == (holdKey{}) {
-		return c.hold
-	}
-	if ok, _ := c.hold.short(); ok && key != (ownerKey{}) {
-		return c.Context.Value(key)
-	}
-	return c.hold.Context().Value(key)
-}
-
-// String names the context for debugging.
-func (c *readContext) String() string { return fmt.Sprintf("%v.WithHold", c.Context) }
 
 // Downgrade makes a shared hold of the exclusive hold of a read/write lock, with
 // no moment in between in which anybody else could write. It does not wait:

@@ -1,0 +1,75 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// effects is what a handler wants done once the mutex is free.
+type effects struct {
+	send  *flight
+	busy  []lease.Request
+	ended []ending
+}
+
+// ending ends one context with its cause.
+type ending struct {
+	cancel context.CancelCauseFunc
+	cause  error
+}
+
+// unlock frees the mutex and carries the effects out.
+func (a *actor) unlock() {
+	out := a.out
+	a.out = effects{}
+	a.mu.Unlock()
+	if out.send != nil {
+		a.send(out.send)
+	}
+	for _, r := range out.busy {
+		a.c.store.Send(r, func(lease.Reply, error) {}) // a hint: nothing depends on it
+	}
+}
+
+// maxCancel bounds how long the key waits for user code that the end of a
+// context may run: a parent of the user's making.
+const maxCancel = 10 * time.Millisecond
+
+// endContexts ends the contexts of holds that are over, with the mutex free, and
+// takes it again. Meanwhile nothing is granted and no command chosen.
+func (a *actor) endContexts() instant {
+	ended := a.out.ended
+	a.out.ended = nil
+	a.ending++
+	a.mu.Unlock()
+
+	done := make(chan struct{}, len(ended))
+	for _, e := range ended {
+		go func() { // ends with the context, unless the user's code does not
+			e.cancel(e.cause)
+			done <- struct{}{}
+		}()
+	}
+	timer := time.NewTimer(maxCancel)
+	defer timer.Stop()
+	for range ended {
+		select {
+		case <-done:
+			continue
+		case <-timer.C:
+		}
+		break
+	}
+
+	a.mu.Lock()
+	a.ending--
+	now := a.c.clock.now()
+	a.elapse(now)
+	return now
+}
+
+func (a *actor) send(f *flight) {
+	a.c.store.Send(f.req, func(r lease.Reply, err error) { a.onReply(f, r, err) })
+}
