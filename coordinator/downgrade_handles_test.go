@@ -157,6 +157,17 @@ func TestDowngradeCarriesEndWithOver(t *testing.T) {
 	})
 }
 
+func TestUnlockAfterADowngradeTakesEndWithBack(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
+		ctx := &countingContext{Context: t.Context(), done: make(chan struct{})}
+		h, _ := written(t, s, c.ReadWrite("k", EndWith(ctx)))
+		r := lowered(t, h)
+		require.Equal(t, 1, ctx.funcs, "it goes on")
+		unlock(t, r)
+		require.Zero(t, ctx.funcs)
+	})
+}
+
 func TestWhatCannotBeDowngraded(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 		l := c.ReadWrite("k")

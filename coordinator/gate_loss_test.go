@@ -93,6 +93,21 @@ func TestGateIsWatchedWithTrackingOnceItIsOld(t *testing.T) {
 	}, WithRetention(time.Minute))
 }
 
+func TestPassedHoldIsWatchedAfterItHasBecomeAnOrdinaryOne(t *testing.T) {
+	tracked(t, func(t *testing.T, s *script, c *Coordinator) {
+		l := c.ReadWrite("k")
+		opened(t, s, l, lease.Shared)
+		h := passes(t, l)
+		s.after(checkHoldAfter, lease.Renew).reply(lease.Reply{Status: lease.Held, Watched: true, Present: true})
+		s.quiet(checkHoldAfter / 2)
+		h.Context()
+		q := s.after(checkHoldAfter, lease.Renew)
+		require.NotEmpty(t, q.Watch)
+		q.reply(lease.Reply{Status: lease.Held, Watched: true, Present: true})
+		unlock(t, h)
+	}, WithRetention(time.Minute))
+}
+
 func TestLossWithNobodyInsideIsNone(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 		l := c.ReadWrite("k")
