@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
 func TestParseRefusesWhatMakesNoSense(t *testing.T) {
@@ -87,38 +89,6 @@ func TestTableShowsBothRounds(t *testing.T) {
 	require.Empty(t, out.String())
 }
 
-func TestQuantileWeighsSamples(t *testing.T) {
-	t.Parallel()
-	var all samples
-	require.Zero(t, all.quantile(0.5))
-	var few, many samples
-	for range 10 {
-		few.add(time.Second)
-	}
-	for range 100 * keep {
-		many.add(time.Millisecond)
-	}
-	require.Len(t, many.drawn, keep)
-	all.merge(few)
-	all.merge(many)
-	require.Equal(t, time.Millisecond, all.quantile(0.5))
-	require.Equal(t, time.Millisecond, all.quantile(0.99))
-	require.Equal(t, time.Second, all.quantile(1))
-}
-
-func TestNumbersAreShort(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0s", 250: "250ns", 1500: "1.50 µs", 25 * time.Millisecond: "25.0 ms", 250 * time.Millisecond: "250 ms",
-		2 * time.Second: "2.00 s",
-	} {
-		require.Equal(t, want, short(d))
-	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
-		require.Equal(t, want, thousands(n))
-	}
-}
-
 func TestTotalAddsUpWhatInfoTells(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 12, total("# Stats\r\ntotal_commands_processed:12\r\n", commandsField))
@@ -137,7 +107,7 @@ func TestLoadCountsStaleReads(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	l := newLoad([]string{server.URL}, settings{keys: 1})
 	defer l.http.CloseIdleConnections()
-	var waits samples
+	var waits report.Samples
 	ask := func(writes float64, v uint64) {
 		t.Helper()
 		l.writes, version = writes, v
@@ -156,7 +126,9 @@ func TestLoadCountsStaleReads(t *testing.T) {
 	require.EqualValues(t, 2, l.stale.Load())
 	require.EqualValues(t, 7, l.reads.Load())
 	require.EqualValues(t, 1, l.writ.Load())
-	require.Len(t, waits.drawn, 7)
+	var all report.Samples
+	all.Merge(waits)
+	require.Len(t, all.Kept, 7)
 }
 
 // An error ends the round, and says what it was.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
 // skew is how much more the first products are asked for than the others (Zipf's exponent).
@@ -31,11 +33,11 @@ func newLoad(urls []string, s settings) *load {
 
 // run lets so many clients ask until stop is closed, or one of them meets with an error. When they are told to stop,
 // those who wait for an answer still get it, and count.
-func (l *load) run(ctx context.Context, clients int, stop <-chan struct{}) (samples, error) {
+func (l *load) run(ctx context.Context, clients int, stop <-chan struct{}) (report.Samples, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer l.http.CloseIdleConnections()
-	waits := make([]samples, clients)
+	waits := make([]report.Samples, clients)
 	var wg sync.WaitGroup
 	for i := range clients {
 		wg.Go(func() {
@@ -57,16 +59,16 @@ func (l *load) run(ctx context.Context, clients int, stop <-chan struct{}) (samp
 		})
 	}
 	wg.Wait()
-	var all samples
+	var all report.Samples
 	for _, w := range waits {
-		all.merge(w)
+		all.Merge(w)
 	}
 	return all, context.Cause(ctx)
 }
 
 // request sends one request. A read is stale if its answer is older than one that had come in, to anybody, before
 // it was sent: from a PUT, or from another GET.
-func (l *load) request(ctx context.Context, dice *rand.Rand, id int, waits *samples) error {
+func (l *load) request(ctx context.Context, dice *rand.Rand, id int, waits *report.Samples) error {
 	url := fmt.Sprintf("%s/product/%d", l.urls[dice.IntN(len(l.urls))], id)
 	if dice.Float64() < l.writes {
 		p, err := request(ctx, l.http, http.MethodPut, url, fmt.Sprintf("name %d", dice.Uint32()))
@@ -83,7 +85,7 @@ func (l *load) request(ctx context.Context, dice *rand.Rand, id int, waits *samp
 	if err != nil {
 		return err
 	}
-	waits.add(time.Since(start))
+	waits.Add(time.Since(start))
 	l.reads.Add(1)
 	if p.Version < newest {
 		l.stale.Add(1)

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/examples/internal/devredis"
+	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
 // settings are what the flags say.
@@ -130,7 +131,7 @@ func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	}
 	defer meter.close()
 	logf("%d servers, %d clients, %s products: %.4g %% writes, entries expire after %v, a query takes %v",
-		s.processes, s.clients, thousands(int64(s.keys)), s.writes, s.expiry, s.delay)
+		s.processes, s.clients, report.Thousands(int64(s.keys)), s.writes, s.expiry, s.delay)
 	team, err := startTeam(ctx, s, addr)
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		logf("interrupted before anything was done")

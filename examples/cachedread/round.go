@@ -3,19 +3,14 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
+
+	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
-const (
-	// answerLimit bounds the wait for what is under way at a round's end.
-	answerLimit = time.Minute
-	// showEvery is how often the progress is shown.
-	showEvery = 200 * time.Millisecond
-)
+// answerLimit bounds the wait for what is under way at a round's end.
+const answerLimit = time.Minute
 
 // result is what a round came to.
 type result struct {
@@ -30,7 +25,7 @@ type result struct {
 	overlaps int64   // of these, beside another one for the same product
 	commands float64 // Redis commands a read; negative where the server doesn't tell
 	scripts  float64 // scripts among them, each a round trip; likewise
-	waits    samples
+	waits    report.Samples
 }
 
 func roundName(locked bool) string {
@@ -95,70 +90,14 @@ func play(ctx context.Context, t *team, m *meter, s settings, locked bool, progr
 
 // watch lets the clients ask until the round is over, and shows progress meanwhile. ctx ends the round early, limit
 // what is still under way then.
-func watch(ctx, limit context.Context, l *load, s settings, name string, progress io.Writer) (samples, error) {
+func watch(ctx, limit context.Context, l *load, s settings, name string, progress io.Writer) (waits report.Samples, err error) {
 	stop, ended := make(chan struct{}), make(chan struct{})
-	var waits samples
-	var err error
 	go func() {
 		defer close(ended)
 		waits, err = l.run(limit, s.clients, stop)
 	}()
-	end := time.NewTimer(s.duration)
-	defer end.Stop()
-	bar := newBar(progress, name, s.duration)
-	defer bar.clear()
-	for running := true; running; {
-		select {
-		case <-bar.ticks():
-			bar.show(l.reads.Load())
-		case <-ended: // with an error
-			running = false
-		case <-end.C:
-			running = false
-		case <-ctx.Done():
-			running = false
-		}
-	}
+	report.Progress{Out: progress, Round: name, Length: s.duration, Unit: "reads"}.Watch(ctx, ended, l.reads.Load)
 	close(stop)
-	<-ended
+	<-ended // earlier, with an error
 	return waits, err
-}
-
-// bar is the line that shows how far a round is; on anything but a terminal there is none.
-type bar struct {
-	out    io.Writer
-	name   string
-	length time.Duration
-	start  time.Time
-	ticker *time.Ticker // nil: not shown
-}
-
-func newBar(out io.Writer, name string, length time.Duration) *bar {
-	b := &bar{out: out, name: name, length: length, start: time.Now()}
-	if file, ok := out.(*os.File); ok {
-		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			b.ticker = time.NewTicker(showEvery)
-		}
-	}
-	return b
-}
-
-func (b *bar) ticks() <-chan time.Time {
-	if b.ticker == nil {
-		return nil
-	}
-	return b.ticker.C
-}
-
-func (b *bar) show(reads int64) {
-	const width = 24
-	done := min(int(time.Since(b.start)*width/b.length), width)
-	fmt.Fprintf(b.out, "\r%-12s [%s%s] %s reads ", b.name, strings.Repeat("#", done), strings.Repeat(".", width-done), thousands(reads))
-}
-
-func (b *bar) clear() {
-	if b.ticker != nil {
-		b.ticker.Stop()
-		fmt.Fprintf(b.out, "\r%79s\r", "")
-	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
+
+	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
 // ownCommands is what one increment costs without the lock: a GET and a SET.
@@ -23,7 +23,7 @@ type result struct {
 	counted  int64   // what the counters say
 	commands float64 // Redis commands a lock; negative where the server doesn't tell
 	scripts  float64 // scripts among them, each a round trip; likewise
-	waits    samples
+	waits    report.Samples
 	shares   []float64 // of the locks, by process
 }
 
@@ -34,7 +34,7 @@ func (r result) exact() bool { return r.counted == r.locks }
 func play(ctx context.Context, t *team, f *field, s settings, keys int, progress io.Writer) (result, error) {
 	r := result{name: "one key"}
 	if keys > 1 {
-		r.name = thousands(int64(keys)) + " keys"
+		r.name = report.Thousands(int64(keys)) + " keys"
 	}
 	fmt.Fprintf(progress, "round %d: %s, for %v\n", len(f.used)+1, r.name, s.duration)
 	prefix := f.counters(keys)
@@ -49,7 +49,7 @@ func play(ctx context.Context, t *team, f *field, s settings, keys int, progress
 	after := f.stats()
 	for _, w := range words {
 		r.locks += w.Locks
-		r.waits.merge(w.Waits)
+		r.waits.Merge(w.Waits)
 	}
 	r.shares = make([]float64, len(words))
 	r.commands, r.scripts = -1, -1
@@ -70,80 +70,21 @@ func play(ctx context.Context, t *team, f *field, s settings, keys int, progress
 
 // watch shows progress until the round is over, ends it, and returns what the workers say. Workers that answer
 // before they are told to stop have failed.
-func watch(ctx context.Context, t *team, d time.Duration, name string, progress io.Writer) ([]word, error) {
-	answers := make(chan []word, 1)
-	failed := make(chan error, 1)
+func watch(ctx context.Context, t *team, d time.Duration, name string, progress io.Writer) (words []word, err error) {
+	answered := make(chan struct{})
 	// An interrupted round is ended and counted like any other, so its end has a limit of its own.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), d+answerLimit)
 	defer cancel()
 	go func() {
-		words, err := t.answers(limit)
-		if err != nil {
-			failed <- err
-			return
-		}
-		answers <- words
+		defer close(answered)
+		words, err = t.answers(limit)
 	}()
-	end := time.NewTimer(d)
-	defer end.Stop()
-	bar := newBar(progress, name, d)
-	defer bar.clear()
-	for running := true; running; {
-		select {
-		case <-bar.ticks():
-			bar.show(t.locks())
-		case err := <-failed:
-			return nil, err
-		case <-end.C:
-			running = false
-		case <-ctx.Done():
-			running = false
-		}
-	}
-	t.order(order{})
+	report.Progress{Out: progress, Round: name, Length: d, Unit: "locks"}.Watch(ctx, answered, t.locks)
 	select {
-	case words := <-answers:
-		return words, nil
-	case err := <-failed:
-		return nil, err
+	case <-answered:
+	default:
+		t.order(order{})
+		<-answered
 	}
-}
-
-// bar is the line that shows how far a round is; on anything but a terminal there is none.
-type bar struct {
-	out    io.Writer
-	name   string
-	length time.Duration
-	start  time.Time
-	ticker *time.Ticker // nil: not shown
-}
-
-func newBar(out io.Writer, name string, length time.Duration) *bar {
-	b := &bar{out: out, name: name, length: length, start: time.Now()}
-	if file, ok := out.(*os.File); ok {
-		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			b.ticker = time.NewTicker(reportEvery)
-		}
-	}
-	return b
-}
-
-func (b *bar) ticks() <-chan time.Time {
-	if b.ticker == nil {
-		return nil
-	}
-	return b.ticker.C
-}
-
-func (b *bar) show(locks int64) {
-	const width = 24
-	done := min(int(time.Since(b.start)*width/b.length), width)
-	fmt.Fprintf(b.out, "\r%-12s [%s%s] %s locks ", b.name, strings.Repeat("#", done), strings.Repeat(".", width-done), thousands(locks))
-}
-
-func (b *bar) clear() {
-	if b.ticker != nil {
-		b.ticker.Stop()
-		fmt.Fprintf(b.out, "\r%79s\r", "")
-	}
+	return words, err
 }

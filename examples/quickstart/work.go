@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-leasehold/leasehold/coordinator"
+	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
 // tokenRetention is short, so that a real server is soon as it was before.
@@ -70,10 +71,10 @@ func (i *incrementer) increment(ctx context.Context, key string) (wait time.Dura
 
 // run lets many goroutines increment counters drawn at random until stop is closed, ctx ends, or one of them fails.
 // When it is told to stop, whoever waits for a lock still gets it, and counts.
-func (i *incrementer) run(ctx context.Context, o order, stop <-chan struct{}) (samples, error) {
+func (i *incrementer) run(ctx context.Context, o order, stop <-chan struct{}) (report.Samples, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	waits := make([]samples, o.Goroutines)
+	waits := make([]report.Samples, o.Goroutines)
 	var wg sync.WaitGroup
 	for g := range o.Goroutines {
 		wg.Go(func() {
@@ -91,14 +92,14 @@ func (i *incrementer) run(ctx context.Context, o order, stop <-chan struct{}) (s
 					return
 				}
 				i.done.Add(1)
-				waits[g].add(wait)
+				waits[g].Add(wait)
 			}
 		})
 	}
 	wg.Wait()
-	var all samples
+	var all report.Samples
 	for _, w := range waits {
-		all.merge(w)
+		all.Merge(w)
 	}
 	return all, context.Cause(ctx)
 }

@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"sync"
 	"time"
+
+	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
 // workerVariable makes a copy of this program a worker, and says where its Redis is.
@@ -33,11 +35,11 @@ type order struct {
 
 // word is one line from a worker to the parent.
 type word struct {
-	Ready bool    `json:",omitempty"`
-	Locks int64   // so far in this round
-	Done  bool    `json:",omitempty"` // the round is over
-	Waits samples // of the round that is over
-	Error string  `json:",omitempty"`
+	Ready bool           `json:",omitempty"`
+	Locks int64          // so far in this round
+	Done  bool           `json:",omitempty"` // the round is over
+	Waits report.Samples // of the round that is over
+	Error string         `json:",omitempty"`
 }
 
 // worker is the life of one process, and returns its exit code. It takes its orders from its parent alone: a
