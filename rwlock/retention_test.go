@@ -106,6 +106,7 @@ func TestKeptReadLeaseIsGivenUpAtOnceOnAWant(t *testing.T) {
 		w := write(t, rwlock.New(h.Another(), "k"))
 		unlock(t, w)
 		require.Zero(t, time.Since(began))
+		synctest.Wait()
 		require.Empty(t, h.Coordinator.Snapshot().Keys)
 
 		// TryLock too: what is merely kept is not held.
