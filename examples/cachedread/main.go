@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/examples/internal/devredis"
+	"github.com/go-leasehold/leasehold/examples/internal/meter"
 	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
@@ -125,11 +126,11 @@ func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 		defer server.Close() //nolint:errcheck // what is left of it is a temporary directory
 		addr = server.Addr()
 	}
-	meter, err := newMeter(addr)
+	redis, err := meter.Connect(addr)
 	if err != nil {
 		return err
 	}
-	defer meter.close()
+	defer redis.Close()
 	logf("%d servers, %d clients, %s products: %.4g %% writes, entries expire after %v, a query takes %v",
 		s.processes, s.clients, report.Thousands(int64(s.keys)), s.writes, s.expiry, s.delay)
 	team, err := startTeam(ctx, s, addr)
@@ -148,7 +149,7 @@ func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 			break
 		}
 		fmt.Fprintf(progress, "round %d: %s, for %v\n", len(rounds)+1, roundName(locked), s.duration)
-		r, err := play(ctx, team, meter, s, locked, progress)
+		r, err := play(ctx, team, redis, s, locked, progress)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/redis/rueidis"
+
+	"github.com/go-leasehold/leasehold/examples/internal/meter"
 	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
@@ -45,8 +48,8 @@ func (r result) perExpiry() float64 {
 }
 
 // play has the servers serve for a while, and counts.
-func play(ctx context.Context, t *team, m *meter, s settings, locked bool, progress io.Writer) (result, error) {
-	r := result{name: roundName(locked), locked: locked, commands: -1, scripts: -1}
+func play(ctx context.Context, t *team, redis rueidis.Client, s settings, locked bool, progress io.Writer) (result, error) {
+	r := result{name: roundName(locked), locked: locked}
 	db, err := startDatabase(s.keys, s.delay)
 	if err != nil {
 		return r, err
@@ -62,14 +65,14 @@ func play(ctx context.Context, t *team, m *meter, s settings, locked bool, progr
 		return r, err
 	}
 	l := newLoad(t.urls(), s)
-	before := m.stats()
+	before := meter.Read(redis)
 	start := time.Now()
 	r.waits, err = watch(ctx, limit, l, s, r.name, progress)
 	if err != nil {
 		return r, err
 	}
 	r.duration = time.Since(start)
-	after := m.stats()
+	after := meter.Read(redis)
 	words, err := t.order(limit, order{})
 	if err != nil {
 		return r, err
@@ -79,12 +82,7 @@ func play(ctx context.Context, t *team, m *meter, s settings, locked bool, progr
 	}
 	r.reads, r.writes, r.stale = l.reads.Load(), l.writ.Load(), l.stale.Load()
 	r.queries, r.overlaps = db.queries.Load(), db.overlaps.Load()
-	if r.reads > 0 && before.commands >= 0 && after.commands >= 0 {
-		r.commands = float64(after.commands-before.commands) / float64(r.reads)
-	}
-	if r.reads > 0 && before.scripts >= 0 && after.scripts >= 0 {
-		r.scripts = float64(after.scripts-before.scripts) / float64(r.reads)
-	}
+	r.commands, r.scripts = meter.Per(r.reads, before, after)
 	return r, nil
 }
 

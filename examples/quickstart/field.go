@@ -4,15 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-leasehold/leasehold/examples/internal/meter"
 )
 
 const (
-	// fieldLimit bounds what the parent asks of Redis.
+	// fieldLimit bounds a command for many counters.
 	fieldLimit = 30 * time.Second
 	// batch is how many keys one command names.
 	batch = 500
@@ -32,11 +32,9 @@ type series struct {
 }
 
 func newField(addr string) (*field, error) {
-	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ConnWriteTimeout: fieldLimit}
-	option.Dialer.KeepAlive = -1 // no pings of its own among the commands that are counted
-	redis, err := rueidis.NewClient(option)
+	redis, err := meter.Connect(addr)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", addr, err)
+		return nil, err
 	}
 	return &field{redis: redis, id: rand.Text()[:8]}, nil
 }
@@ -46,47 +44,6 @@ func (f *field) counters(n int) string {
 	prefix := fmt.Sprintf("quickstart:%s:%d:", f.id, len(f.used)+1)
 	f.used = append(f.used, series{prefix, n})
 	return prefix
-}
-
-// stats is what the server has run so far; -1 where it doesn't tell.
-type stats struct {
-	commands int64 // those inside scripts too
-	scripts  int64
-}
-
-var (
-	commandsField = regexp.MustCompile(`total_commands_processed:(\d+)`)
-	scriptsField  = regexp.MustCompile(`cmdstat_(?:evalsha|eval):calls=(\d+)`)
-)
-
-func (f *field) stats() stats {
-	return stats{
-		commands: total(f.info("stats"), commandsField),
-		scripts:  total(f.info("commandstats"), scriptsField),
-	}
-}
-
-func (f *field) info(section string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), fieldLimit)
-	defer cancel()
-	text, err := f.redis.Do(ctx, f.redis.B().Info().Section(section).Build()).ToString()
-	if err != nil {
-		return "" // not every server has every section, and not every user may ask
-	}
-	return text
-}
-
-// total adds up the numbers that the field has in INFO's text; -1 if there is none.
-func total(text string, field *regexp.Regexp) int64 {
-	sum := int64(-1)
-	for _, match := range field.FindAllStringSubmatch(text, -1) {
-		n, err := strconv.ParseInt(match[1], 10, 64)
-		if err != nil {
-			return -1
-		}
-		sum = max(sum, 0) + n
-	}
-	return sum
 }
 
 // sum adds up the counters of a round.

@@ -49,13 +49,6 @@ func TestTableSaysWhatIsWrongAndWhatIsNotKnown(t *testing.T) {
 	require.Empty(t, out.String())
 }
 
-func TestTotalAddsUpWhatInfoTells(t *testing.T) {
-	t.Parallel()
-	require.EqualValues(t, 12, total("# Stats\r\ntotal_commands_processed:12\r\n", commandsField))
-	require.EqualValues(t, 5, total("cmdstat_eval:calls=2,usec=9\r\ncmdstat_evalsha:calls=3,usec=1\r\ncmdstat_get:calls=7\r\n", scriptsField))
-	require.EqualValues(t, -1, total("", scriptsField))
-}
-
 func TestBatchesNameEveryCounterOnce(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

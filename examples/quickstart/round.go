@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/go-leasehold/leasehold/examples/internal/meter"
 	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
@@ -38,7 +39,7 @@ func play(ctx context.Context, t *team, f *field, s settings, keys int, progress
 	}
 	fmt.Fprintf(progress, "round %d: %s, for %v\n", len(f.used)+1, r.name, s.duration)
 	prefix := f.counters(keys)
-	before := f.stats()
+	before := meter.Read(f.redis)
 	start := time.Now()
 	t.order(order{Prefix: prefix, Keys: keys, Goroutines: s.goroutines})
 	words, err := watch(ctx, t, s.duration, r.name, progress)
@@ -46,23 +47,18 @@ func play(ctx context.Context, t *team, f *field, s settings, keys int, progress
 		return r, err
 	}
 	r.duration = time.Since(start)
-	after := f.stats()
+	after := meter.Read(f.redis)
 	for _, w := range words {
 		r.locks += w.Locks
 		r.waits.Merge(w.Waits)
 	}
 	r.shares = make([]float64, len(words))
-	r.commands, r.scripts = -1, -1
-	if r.locks > 0 {
-		for i, w := range words {
-			r.shares[i] = float64(w.Locks) / float64(r.locks)
-		}
-		if before.commands >= 0 && after.commands >= 0 {
-			r.commands = max(float64(after.commands-before.commands)/float64(r.locks)-ownCommands, 0)
-		}
-		if before.scripts >= 0 && after.scripts >= 0 {
-			r.scripts = float64(after.scripts-before.scripts) / float64(r.locks)
-		}
+	for i, w := range words {
+		r.shares[i] = float64(w.Locks) / float64(max(r.locks, 1))
+	}
+	r.commands, r.scripts = meter.Per(r.locks, before, after)
+	if r.commands >= 0 {
+		r.commands = max(r.commands-ownCommands, 0)
 	}
 	r.counted, err = f.sum(prefix, keys)
 	return r, err
