@@ -141,7 +141,7 @@ func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, team.close()) }()
+	defer func() { err = errors.Join(err, team.Close()) }()
 
 	var rounds []result
 	for _, locked := range []bool{false, true} {

@@ -17,8 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/go-leasehold/leasehold/examples/internal/devredis"
 )
 
 // programVariable makes this test binary the program itself: what a user runs, under the race detector.
@@ -115,19 +113,6 @@ func TestCtrlCEndsItCleanly(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return errors.Is(syscall.Kill(-cmd.Process.Pid, 0), syscall.ESRCH)
 	}, 20*time.Second, 5*time.Millisecond, "a server stayed behind")
-}
-
-func TestTeamTellsOfAServerThatDied(t *testing.T) {
-	t.Setenv(programVariable, "1")
-	redis, err := devredis.Start(t.Context(), t.Logf)
-	require.NoError(t, err)
-	defer redis.Close()
-	team, err := startTeam(t.Context(), settings{processes: 2}, redis.Addr())
-	require.NoError(t, err)
-	require.NoError(t, team.members[1].cmd.Process.Kill())
-	_, err = team.order(t.Context(), order{})
-	require.ErrorContains(t, err, "ended early")
-	require.ErrorContains(t, team.close(), "killed")
 }
 
 func TestTeamTellsWhatAServerSaid(t *testing.T) {

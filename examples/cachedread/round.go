@@ -58,13 +58,13 @@ func play(ctx context.Context, t *team, redis rueidis.Client, s settings, locked
 	// An interrupted round is ended and counted like any other, so what it takes has a limit of its own.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.duration+answerLimit)
 	defer cancel()
-	_, err = t.order(limit, order{
+	_, err = t.tell(limit, order{
 		Locked: locked, Prefix: "cachedread:" + rand.Text()[:8] + ":", Database: db.url, Products: s.keys, Expiry: s.expiry,
 	})
 	if err != nil {
 		return r, err
 	}
-	l := newLoad(t.urls(), s)
+	l := newLoad(t.urls, s)
 	before := meter.Read(redis)
 	start := time.Now()
 	r.waits, err = watch(ctx, limit, l, s, r.name, progress)
@@ -73,7 +73,7 @@ func play(ctx context.Context, t *team, redis rueidis.Client, s settings, locked
 	}
 	r.duration = time.Since(start)
 	after := meter.Read(redis)
-	words, err := t.order(limit, order{})
+	words, err := t.tell(limit, order{})
 	if err != nil {
 		return r, err
 	}

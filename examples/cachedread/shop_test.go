@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/examples/internal/devredis"
+	"github.com/go-leasehold/leasehold/examples/internal/fleet"
 )
 
 // products of the tests' databases.
@@ -62,7 +63,7 @@ func (c *city) shop(t *testing.T, expiry time.Duration) *process {
 		coordinator.WithRetention(time.Hour), coordinator.WithSharedRetention(time.Hour))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), fleet.CloseLimit)
 		defer cancel()
 		require.NoError(t, locks.Close(ctx))
 	})

@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"time"
+
+	"github.com/go-leasehold/leasehold/examples/internal/fleet"
 )
 
 // workerVariable makes a copy of this program one of the servers, and says where its Redis is.
 const workerVariable = "LEASEHOLD_CACHEDREAD_WORKER"
-
-// closeLimit bounds a server's good-bye.
-const closeLimit = 10 * time.Second
 
 // order is one line from the parent to a worker: begin a round, or, without products, end it. Each has one answer. The
 // end of the input ends the worker.
@@ -34,32 +30,29 @@ type word struct {
 	Error  string `json:",omitempty"`
 }
 
+// Failure is for the parent to see.
+func (w word) Failure() string { return w.Error }
+
 // worker is the life of one process, and returns its exit code. It takes its orders from its parent alone: a
 // Ctrl-C is the parent's affair, and the parent's death ends the input.
 func worker(redisAddr string, in io.Reader, out io.Writer) int {
-	signal.Ignore(os.Interrupt)
-	say := json.NewEncoder(out)
+	line := fleet.NewLine[order](in, out)
 	s, err := startServer(redisAddr)
 	if err != nil {
-		_ = say.Encode(word{Error: err.Error()}) // fails when the parent is gone, which ends the input too
+		line.Say(word{Error: err.Error()})
 		return 1
 	}
-	_ = say.Encode(word{Addr: s.addr})
-	orders := json.NewDecoder(bufio.NewReader(in))
-	for {
-		var o order
-		if orders.Decode(&o) != nil {
-			break
-		}
+	line.Say(word{Addr: s.addr})
+	for o := range line.Orders {
 		var answer word
 		if o.Products > 0 {
 			s.open(o)
 		} else {
 			answer.Counts = s.shut()
 		}
-		_ = say.Encode(answer)
+		line.Say(answer)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), fleet.CloseLimit)
 	defer cancel()
 	if err := s.close(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "cachedread worker:", err)

@@ -115,7 +115,7 @@ func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, team.close()) }()
+	defer func() { err = errors.Join(err, team.Close()) }()
 
 	var rounds []result
 	for _, keys := range []int{1, s.keys} {

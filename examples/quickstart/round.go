@@ -41,7 +41,7 @@ func play(ctx context.Context, t *team, f *field, s settings, keys int, progress
 	prefix := f.counters(keys)
 	before := meter.Read(f.redis)
 	start := time.Now()
-	t.order(order{Prefix: prefix, Keys: keys, Goroutines: s.goroutines})
+	t.Order(order{Prefix: prefix, Keys: keys, Goroutines: s.goroutines})
 	words, err := watch(ctx, t, s.duration, r.name, progress)
 	if err != nil {
 		return r, err
@@ -73,13 +73,13 @@ func watch(ctx context.Context, t *team, d time.Duration, name string, progress 
 	defer cancel()
 	go func() {
 		defer close(answered)
-		words, err = t.answers(limit)
+		words, err = t.Answers(limit)
 	}()
 	report.Progress{Out: progress, Round: name, Length: d, Unit: "locks"}.Watch(ctx, answered, t.locks)
 	select {
 	case <-answered:
 	default:
-		t.order(order{})
+		t.Order(order{})
 		<-answered
 	}
 	return words, err

@@ -1,0 +1,169 @@
+// Package fleet is how an example becomes several processes: a team of workers, each a copy of the program, that
+// take orders from their parent and answer, a line of JSON each, and that end when the parent does.
+//
+// The parent has a [Team], a worker has a [Line].
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// CloseLimit bounds a worker's good-bye; who takes longer is killed a second later.
+const CloseLimit = 10 * time.Second
+
+// Word is what a worker says in one line.
+type Word interface {
+	// Failure says what went wrong with the worker; "" is nothing.
+	Failure() string
+}
+
+// Team is all workers.
+type Team[W Word] struct {
+	members []*member[W]
+}
+
+// member is one worker's process.
+type member[W Word] struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	give  *json.Encoder
+	words chan W // closed at the end of its output
+}
+
+// Start starts n copies of this program, with a variable that makes them workers ("NAME=value") in their
+// environment, and returns what each says first. A word of worker i that aside returns true for is no answer to
+// anything: its progress, for example. Without aside, every word is an answer.
+func Start[W Word](ctx context.Context, n int, variable string, aside func(i int, w W) bool) (*Team[W], []W, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, nil, fmt.Errorf("start workers: %w", err)
+	}
+	t := &Team[W]{}
+	for i := range n {
+		m, out, err := startMember[W](binary, variable)
+		if err != nil {
+			return nil, nil, errors.Join(err, t.Close())
+		}
+		t.members = append(t.members, m)
+		go m.read(out, func(w W) bool { return aside != nil && aside(i, w) })
+	}
+	words, err := t.Answers(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(err, t.Close())
+	}
+	return t, words, nil
+}
+
+func startMember[W Word](binary, variable string) (*member[W], io.Reader, error) {
+	cmd := exec.Command(binary)
+	cmd.Env = append(os.Environ(), variable)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("start worker: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("start worker: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, fmt.Errorf("start worker: %w", err)
+	}
+	return &member[W]{cmd: cmd, in: in, give: json.NewEncoder(in), words: make(chan W, 1)}, out, nil
+}
+
+// read passes on what the worker says.
+func (m *member[W]) read(out io.Reader, aside func(W) bool) {
+	defer close(m.words)
+	decoder := json.NewDecoder(bufio.NewReader(out))
+	for {
+		var w W
+		if decoder.Decode(&w) != nil {
+			return
+		}
+		if !aside(w) {
+			m.words <- w
+		}
+	}
+}
+
+// Order tells every worker the same. One that has died says so where its answer is awaited.
+func (t *Team[W]) Order(order any) {
+	for _, m := range t.members {
+		_ = m.give.Encode(order)
+	}
+}
+
+// Answers waits until every worker has answered, and returns what they say, in their order.
+func (t *Team[W]) Answers(ctx context.Context) ([]W, error) {
+	words := make([]W, len(t.members))
+	for i, m := range t.members {
+		w, err := m.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		words[i] = w
+	}
+	return words, nil
+}
+
+// next waits for the worker's next word.
+func (m *member[W]) next(ctx context.Context) (w W, err error) {
+	select {
+	case w, ok := <-m.words:
+		if !ok {
+			return w, fmt.Errorf("worker %d ended early", m.cmd.Process.Pid)
+		}
+		if failure := w.Failure(); failure != "" {
+			return w, fmt.Errorf("worker %d: %s", m.cmd.Process.Pid, failure)
+		}
+		return w, nil
+	case <-ctx.Done():
+		return w, context.Cause(ctx)
+	}
+}
+
+// Close ends the workers in good order, all at once, and those that take too long by force.
+func (t *Team[W]) Close() error { return t.closeWithin(CloseLimit + time.Second) }
+
+func (t *Team[W]) closeWithin(limit time.Duration) error {
+	for _, m := range t.members {
+		_ = m.in.Close() // one that is gone needs no word of it
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var errs []error
+	for _, m := range t.members {
+		if !m.drain(ctx.Done()) {
+			_ = m.cmd.Process.Kill() // Wait tells how it ended
+			m.drain(nil)
+		}
+		if err := m.cmd.Wait(); err != nil {
+			errs = append(errs, fmt.Errorf("worker %d: %w", m.cmd.Process.Pid, err))
+		}
+	}
+	t.members = nil
+	return errors.Join(errs...)
+}
+
+// drain reads a worker's output to its end; false means that the deadline came first.
+func (m *member[W]) drain(deadline <-chan struct{}) bool {
+	for {
+		select {
+		case _, ok := <-m.words:
+			if !ok {
+				return true
+			}
+		case <-deadline:
+			return false
+		}
+	}
+}
