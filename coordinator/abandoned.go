@@ -35,10 +35,14 @@ func (a *actor) abandoned(c *claim) {
 	if c.state != granted {
 		return
 	}
+	a.noteAbandoned(c.token, c.placed())
+}
+
+func (a *actor) noteAbandoned(token uint64, place string) {
 	a.stats.Abandoned++
 	n := &a.c.abandoned
 	n.Lock()
-	n.notes = append(n.notes, note{a.key, c.token, c.placed()})
+	n.notes = append(n.notes, note{a.key, token, place})
 	n.Unlock()
 }
 

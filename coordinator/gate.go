@@ -4,8 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
 	"github.com/go-leasehold/leasehold/lease"
 )
 
@@ -17,18 +15,15 @@ import (
 // idea is BRAVO's (Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer
 // Locks", 2019).
 //
-//	reader              actor
-//	inside.TryRLock     open = false
-//	open? else back     inside.TryLock: nobody is inside
+//	reader               actor
+//	is counted in        shuts it
+//	open? else back      is anybody inside?
 //
 // Of the two, at least one sees what the other has done. Leaving is the same
 // the other way round: who leaves and finds the gate shut tells the actor.
 type gate struct {
-	actor *actor
-
-	inside *xsync.RBMutex // read-locked by each reader inside
-	passed *xsync.Counter // how many have come in
-	left   *xsync.Counter // and gone
+	actor   *actor
+	stripes []stripe // who came in, and went out
 
 	open  atomic.Bool
 	until atomic.Int64          // the instant until which the lease is believed in
@@ -37,7 +32,7 @@ type gate struct {
 	cause atomic.Pointer[error] // why the lease was lost under those inside; then the gate is never used again
 
 	// Guarded by actor.mu.
-	empty   bool    // nobody is inside, and nobody can be: inside is locked
+	empty   bool    // it is shut, and nobody is inside
 	opened  instant // when it was opened, and no other reader inside
 	checked bool    // has been looked at since, after checkHoldAfter
 	seen    int64   // passed at the last look
@@ -45,35 +40,24 @@ type gate struct {
 	counted int64   // of passed, in actor.stats
 }
 
-// newGate returns a gate that is shut.
-func newGate(a *actor) *gate {
-	g := &gate{actor: a, inside: xsync.NewRBMutex(), passed: xsync.NewCounter(), left: xsync.NewCounter(), empty: true}
-	g.inside.Lock() // nobody else knows it yet
-	return g
-}
-
 // pass lets a reader in, if the gate is open and the lease good. One that is sent
 // back has to go to the actor, which may have taken it for a reader inside, and
 // wait for the last of them.
-func (g *gate) pass(k *clock) (t *xsync.RToken, ok, sentBack bool) {
+func (g *gate) pass(k *clock) (b *badge, sentBack bool) {
 	if !g.open.Load() {
-		return nil, false, false
+		return nil, false
 	}
-	ok, t = g.inside.TryRLock()
-	if ok && g.open.Load() && k.now() < instant(g.shuts.Load()) {
-		g.passed.Inc()
-		return t, true, false
+	b = g.enter()
+	if g.open.Load() && k.now() < instant(g.shuts.Load()) {
+		return b, false
 	}
-	if ok {
-		g.inside.RUnlock(t)
-	}
-	return nil, false, true
+	g.goBack(b)
+	return nil, true
 }
 
 // leave lets a reader out, and says whether the actor is to be told.
-func (g *gate) leave(t *xsync.RToken) bool {
-	g.left.Inc()
-	g.inside.RUnlock(t)
+func (g *gate) leave(b *badge) bool {
+	g.goOut(b)
 	return !g.open.Load()
 }
 
@@ -84,9 +68,6 @@ func (g *gate) lost() error {
 	}
 	return nil
 }
-
-// readers is about how many are inside.
-func (g *gate) readers() int { return max(0, int(g.passed.Value()-g.left.Value())) }
 
 // minGateRetention is the shortest retention with which the gate is used. It is
 // how often the actor looks whether anybody still comes; and where nothing is
@@ -141,7 +122,7 @@ func (a *actor) shut(now instant) {
 		return
 	}
 	g.open.Store(false)
-	if !g.inside.TryLock() {
+	if !g.deserted() {
 		return // the last one out will tell
 	}
 	g.empty = true
@@ -152,7 +133,7 @@ func (a *actor) shut(now instant) {
 }
 
 // closeReads is how close reads follow each other where a gate is worth its
-// memory, which is some hundred bytes for each core.
+// memory, which is a cache line for each core.
 const closeReads = time.Millisecond
 
 // admit opens the gate where it can be: at the second of two reads that came
@@ -165,7 +146,7 @@ func (a *actor) admit(now instant) {
 	}
 	g := a.gate
 	if g == nil {
-		g = newGate(a)
+		g = &gate{actor: a, stripes: newStripes(), empty: true}
 		a.gate = g
 		a.spot.gate.Store(g)
 	}
@@ -178,9 +159,8 @@ func (a *actor) admit(now instant) {
 		}
 		g.token.Store(t.tokenFor(lease.Shared))
 		g.opened, g.checked, g.empty = now, false, false
-		g.inside.Unlock()
 	}
-	g.seen = g.passed.Value()
+	g.seen = g.passed()
 	g.until.Store(int64(t.until))
 	g.shuts.Store(int64(a.shuts()))
 	t.idleFrom = now
@@ -200,7 +180,7 @@ func (a *actor) idle(now instant) bool {
 	case !g.open.Load() || now < a.nextLookInside():
 		return false
 	}
-	if n := g.passed.Value(); n != g.seen {
+	if n := g.passed(); n != g.seen {
 		g.seen, t.idleFrom = n, now
 		return false
 	}
@@ -242,7 +222,7 @@ func (a *actor) dropGate(now instant) {
 	if g == nil {
 		return
 	}
-	n := g.passed.Value()
+	n := g.passed()
 	few := n-g.renewed < int64(t.ttl/3/(10*closeReads))
 	if g.renewed = n; !few {
 		return
@@ -273,8 +253,17 @@ func (a *actor) abandonGate(cause error) {
 
 // countPassed brings the actor's counts up to date with the gate's.
 func (a *actor) countPassed() {
-	n := a.gate.passed.Value()
+	n := a.gate.passed()
 	a.stats.Grants += uint64(n - a.gate.counted)
 	a.stats.Passed += uint64(n - a.gate.counted)
 	a.gate.counted = n
+}
+
+// forgotten notes that a hold inside was garbage-collected. See actor.abandoned.
+func (a *actor) forgotten(g *gate) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if g.lost() == nil {
+		a.noteAbandoned(g.token.Load(), "")
+	}
 }

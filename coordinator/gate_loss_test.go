@@ -332,7 +332,7 @@ func TestSecondUnlockOfAPassedHold(t *testing.T) {
 		k.slept = func() (time.Duration, bool) {
 			if looks++; looks == 2 { // the second Unlock has the actor's mutex, and has seen that h is not unlocked
 				if h.way.CompareAndSwap(passing, gone) { // as the first one does it, which looked before the loss
-					h.gate.leave(h.pass)
+					h.leaveGate()
 				}
 			}
 			return b.ask()

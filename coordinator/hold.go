@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
 	"github.com/go-leasehold/leasehold/lease"
 )
 
@@ -19,8 +17,8 @@ type Hold struct {
 	actor  *actor
 	parent context.Context // Lock's
 	token  uint64
-	gate   *gate         // that it passed; nil if it has a claim from the beginning
-	pass   *xsync.RToken // to leave the gate with
+	gate   *gate  // that it passed; nil if it has a claim from the beginning
+	badge  *badge // to leave the gate with; of who changes way
 
 	way atomic.Uint32 // passing, ordinary or gone
 
@@ -57,7 +55,14 @@ func (h *Hold) settle(now instant) {
 		a.hold(c)
 		a.holdsDue = min(a.holdsDue, c.due())
 	}
-	h.gate.leave(h.pass)
+	h.leaveGate()
+}
+
+// leaveGate gives the badge back, and says whether the actor is to be told.
+func (h *Hold) leaveGate() bool {
+	b := h.badge
+	h.badge = nil // it is another's next
+	return h.gate.leave(b)
 }
 
 // lock locks the actor's mutex, for a method that needs a claim.
@@ -154,7 +159,7 @@ func (h *Hold) Unlock() error {
 	}
 	a := h.actor
 	if ok, _ := h.short(); ok && h.way.CompareAndSwap(passing, gone) {
-		if h.gate.leave(h.pass) {
+		if h.leaveGate() {
 			a.tick() // somebody waits for the last one to leave
 		}
 		return nil

@@ -82,8 +82,7 @@ func (l *ReadWrite) lock(ctx context.Context, mode lease.Mode, ask func() (*Hold
 
 // passGate returns a read hold that costs next to nothing, where that can be
 // had; otherwise nil, and the actor that has to be told of the call if it was sent
-// back. A hold with an owner or a limit of its own, and one that is to be found
-// when it is forgotten, is the actor's to make.
+// back. A hold with an owner or a limit of its own is the actor's to make.
 func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if ctx == nil || l.err != nil || l.conf.maxHold > 0 || l.conf.endWith != nil {
 		return nil, nil
@@ -101,14 +100,14 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if g == nil || ctx.Err() != nil || ownerOf(ctx) != nil {
 		return nil, nil
 	}
-	pass, ok, sentBack := g.pass(l.c.clock)
+	b, sentBack := g.pass(l.c.clock)
 	if sentBack {
 		return nil, g.actor
 	}
-	if !ok {
+	if b == nil {
 		return nil, nil
 	}
-	h = &Hold{actor: g.actor, parent: ctx, token: g.token.Load(), gate: g, pass: pass, mode: lease.Shared}
+	h = &Hold{actor: g.actor, parent: ctx, token: g.token.Load(), gate: g, badge: b, mode: lease.Shared}
 	h.way.Store(passing)
 	return h, nil
 }

@@ -101,8 +101,9 @@ func (l *Lock) Write(ctx context.Context, fn func(context.Context) error) error 
 // read's is at least that of the write before it, and lower than that of every
 // write after it. Reads share tokens, with each other and with the write before
 // them: where two holds of one process have the same, nobody, in any process, has
-// written in between, and what was read or written under the first is still
-// right. A cache in memory needs to remember no more than that token.
+// written in between, and what the first read, or wrote last, is still right. (A
+// write has its token from its beginning: what it reads before it writes is not.) A
+// cache in memory needs to remember no more than that token.
 type Hold struct{ *coordinator.Hold }
 
 // Downgrade turns a write hold into a read hold, with no moment in between in
