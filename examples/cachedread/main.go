@@ -24,12 +24,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-leasehold/leasehold/examples/internal/devredis"
 	"github.com/go-leasehold/leasehold/examples/internal/meter"
+	"github.com/go-leasehold/leasehold/examples/internal/program"
 	"github.com/go-leasehold/leasehold/examples/internal/report"
 )
 
@@ -45,27 +44,11 @@ type settings struct {
 	redis     string
 }
 
-// startLimit bounds the start of the embedded server.
-const startLimit = 30 * time.Second
-
 func main() {
 	if addr, ok := os.LookupEnv(workerVariable); ok {
 		os.Exit(worker(addr, os.Stdin, os.Stdout))
 	}
-	s, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(0)
-	}
-	if err != nil {
-		os.Exit(2) // parse has said why
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it the hard way
-	if err := run(ctx, s, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "cachedread:", err)
-		os.Exit(1)
-	}
+	os.Exit(program.Main("cachedread", parse, run))
 }
 
 // parse reads the flags and refuses what makes no sense.
@@ -81,33 +64,27 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.DurationVar(&s.expiry, "expiry", time.Second, "how long a product stays in the cache")
 	flags.DurationVar(&s.delay, "delay", 20*time.Millisecond, "how long the database takes for a query; an update takes a tenth of it")
 	flags.StringVar(&s.redis, "redis", "", "host:port of a Redis to use instead of an embedded one")
-	err := flags.Parse(args)
-	if err != nil {
-		return s, err
-	}
-	switch {
-	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case s.processes < 1 || s.processes > 64:
-		err = errors.New("-processes must be from 1 to 64")
-	case s.clients < 1 || s.clients > 1000:
-		err = errors.New("-clients must be from 1 to 1000")
-	case s.duration < 100*time.Millisecond:
-		err = errors.New("-duration must be at least 100ms")
-	case s.keys < 1 || s.keys > 100_000:
-		err = errors.New("-keys must be from 1 to 100000")
-	case !(s.writes >= 0 && s.writes <= 50): // so that NaN is refused as well
-		err = errors.New("-writes must be from 0 to 50")
-	case s.delay < 0 || s.delay > time.Second:
-		err = errors.New("-delay must be from 0 to 1s")
-	case s.expiry < 10*time.Millisecond || s.expiry > time.Hour:
-		err = errors.New("-expiry must be from 10ms to 1h")
-	case s.expiry < 2*s.delay:
-		err = errors.New("-expiry must be at least twice -delay, or rebuilding is all that happens")
-	}
-	if err != nil {
-		fmt.Fprintln(out, "cachedread:", err)
-	}
+	err := program.Parse(flags, args, func() error {
+		switch {
+		case s.processes < 1 || s.processes > 64:
+			return errors.New("-processes must be from 1 to 64")
+		case s.clients < 1 || s.clients > 1000:
+			return errors.New("-clients must be from 1 to 1000")
+		case s.duration < 100*time.Millisecond:
+			return errors.New("-duration must be at least 100ms")
+		case s.keys < 1 || s.keys > 100_000:
+			return errors.New("-keys must be from 1 to 100000")
+		case !(s.writes >= 0 && s.writes <= 50): // so that NaN is refused as well
+			return errors.New("-writes must be from 0 to 50")
+		case s.delay < 0 || s.delay > time.Second:
+			return errors.New("-delay must be from 0 to 1s")
+		case s.expiry < 10*time.Millisecond || s.expiry > time.Hour:
+			return errors.New("-expiry must be from 10ms to 1h")
+		case s.expiry < 2*s.delay:
+			return errors.New("-expiry must be at least twice -delay, or rebuilding is all that happens")
+		}
+		return nil
+	})
 	return s, err
 }
 
@@ -115,17 +92,11 @@ func parse(args []string, out io.Writer) (settings, error) {
 // through, or something else went wrong.
 func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	logf := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
-	addr := s.redis
-	if addr == "" {
-		startCtx, cancel := context.WithTimeout(ctx, startLimit)
-		server, err := devredis.Start(startCtx, logf)
-		cancel()
-		if err != nil {
-			return err
-		}
-		defer server.Close() //nolint:errcheck // what is left of it is a temporary directory
-		addr = server.Addr()
+	addr, done, err := devredis.Use(ctx, s.redis, logf)
+	if err != nil {
+		return err
 	}
+	defer done()
 	redis, err := meter.Connect(addr)
 	if err != nil {
 		return err

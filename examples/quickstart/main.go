@@ -16,11 +16,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-leasehold/leasehold/examples/internal/devredis"
+	"github.com/go-leasehold/leasehold/examples/internal/program"
 )
 
 // settings are what the flags say.
@@ -32,27 +31,11 @@ type settings struct {
 	redis      string
 }
 
-// startLimit bounds the start of the embedded server.
-const startLimit = 30 * time.Second
-
 func main() {
 	if addr, ok := os.LookupEnv(workerVariable); ok {
 		os.Exit(worker(addr, os.Stdin, os.Stdout))
 	}
-	s, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(0)
-	}
-	if err != nil {
-		os.Exit(2) // parse has said why
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it the hard way
-	if err := run(ctx, s, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart:", err)
-		os.Exit(1)
-	}
+	os.Exit(program.Main("quickstart", parse, run))
 }
 
 // parse reads the flags and refuses what makes no sense.
@@ -65,42 +48,30 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.DurationVar(&s.duration, "duration", 3*time.Second, "how long each of the two rounds lasts")
 	flags.IntVar(&s.keys, "keys", 100, "how many keys there are in the second round")
 	flags.StringVar(&s.redis, "redis", "", "host:port of a Redis to use instead of an embedded one")
-	err := flags.Parse(args)
-	if err != nil {
-		return s, err
-	}
-	switch {
-	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case s.processes < 1 || s.processes > 64:
-		err = errors.New("-processes must be from 1 to 64")
-	case s.goroutines < 1 || s.goroutines > 10_000:
-		err = errors.New("-goroutines must be from 1 to 10000")
-	case s.duration < 100*time.Millisecond:
-		err = errors.New("-duration must be at least 100ms")
-	case s.keys < 1 || s.keys > 1_000_000:
-		err = errors.New("-keys must be from 1 to 1000000")
-	}
-	if err != nil {
-		fmt.Fprintln(out, "quickstart:", err)
-	}
+	err := program.Parse(flags, args, func() error {
+		switch {
+		case s.processes < 1 || s.processes > 64:
+			return errors.New("-processes must be from 1 to 64")
+		case s.goroutines < 1 || s.goroutines > 10_000:
+			return errors.New("-goroutines must be from 1 to 10000")
+		case s.duration < 100*time.Millisecond:
+			return errors.New("-duration must be at least 100ms")
+		case s.keys < 1 || s.keys > 1_000_000:
+			return errors.New("-keys must be from 1 to 1000000")
+		}
+		return nil
+	})
 	return s, err
 }
 
 // run plays both rounds and prints the table. It fails when a counter is not exact, or something else went wrong.
 func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	logf := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
-	addr := s.redis
-	if addr == "" {
-		startCtx, cancel := context.WithTimeout(ctx, startLimit)
-		server, err := devredis.Start(startCtx, logf)
-		cancel()
-		if err != nil {
-			return err
-		}
-		defer server.Close() //nolint:errcheck // what is left of it is a temporary directory
-		addr = server.Addr()
+	addr, done, err := devredis.Use(ctx, s.redis, logf)
+	if err != nil {
+		return err
 	}
+	defer done()
 	field, err := newField(addr)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 )
@@ -16,6 +17,9 @@ const (
 	RedisServer = "redis-server"
 	Miniredis   = "miniredis"
 )
+
+// startLimit bounds the start of a server by Use.
+const startLimit = 30 * time.Second
 
 // Server is a running server.
 type Server struct {
@@ -40,6 +44,20 @@ func Start(ctx context.Context, logf func(format string, args ...any)) (*Server,
 	}
 	logf("using a redis-server of its own (%s) on %s", binary, s.addr)
 	return s, nil
+}
+
+// Use returns addr, or, if it is empty, the address of a server that it starts. Done is to be called at the end.
+func Use(ctx context.Context, addr string, logf func(format string, args ...any)) (used string, done func(), err error) {
+	if addr != "" {
+		return addr, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	s, err := Start(ctx, logf)
+	if err != nil {
+		return "", nil, err
+	}
+	return s.Addr(), func() { _ = s.Close() }, nil // what may be left of it is a temporary directory
 }
 
 // Addr returns the server's host:port.

@@ -59,6 +59,23 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
+func TestUseStartsAServerWhereNoneIsNamed(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	logf := func(string, ...any) { require.Fail(t, "nothing to start") }
+	addr, done, err := Use(t.Context(), "named:1", logf)
+	require.NoError(t, err)
+	require.Equal(t, "named:1", addr)
+	done()
+	addr, done, err = Use(t.Context(), "", t.Logf)
+	require.NoError(t, err)
+	client, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	done()
+	_, err = net.Dial("tcp", addr)
+	require.Error(t, err)
+}
+
 func start1(t *testing.T) (*Server, string) {
 	t.Helper()
 	var said strings.Builder
