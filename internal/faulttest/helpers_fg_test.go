@@ -132,3 +132,15 @@ func mutexLocking(m *coordinator.Mutex) locking {
 		return rwlock.Hold{Hold: hold}, err
 	}
 }
+
+// letInAtOnce waits for the process that the last unlock, just now, let in: by a message, or by a look that was on its
+// way in that very moment. A look by schedule would come a good part of a TTL later.
+func letInAtOnce(t testing.TB, c *coordinator.Coordinator, waits <-chan outcome, ttl time.Duration) outcome {
+	t.Helper()
+	unlocked := time.Now()
+	got := await(t, waits, hangs, "who waited")
+	require.NoError(t, got.err)
+	took := got.at.Sub(unlocked)
+	require.True(t, stats(c).Handoffs == 1 || took < ttl/10, "not by a message, and after %v", took)
+	return got
+}
