@@ -21,10 +21,10 @@ func TestManyNestedReadersAreRenewedUntilTheLastUnlock(t *testing.T) {
 	warm(t, server)
 	var crowds []*reader
 	var nets []*wire
-	for range 2 {
+	for _, untracked := range []bool{false, true} { // one process looks at what others change, which renews too
 		proxy := faults.NewProxy(t, server.Addr())
 		nets = append(nets, listen(proxy))
-		p := startReader(t, readersOf(proxy.Addr(), ttl))
+		p := startReader(t, readerOrder{Addr: proxy.Addr(), TTL: ttl, Untracked: untracked})
 		require.Equal(t, "ok", p.ask(t, "gather all "+readers+" k", "gather all"))
 		require.Equal(t, "ok", p.ask(t, "deepen all k", "deepen all"))
 		crowds = append(crowds, p)

@@ -29,6 +29,7 @@ type readerOrder struct {
 	TTL       time.Duration
 	Retention time.Duration
 	Shared    time.Duration // for how long an idle read lease is kept
+	Untracked bool          // no client-side caching: every renewal is one by schedule
 }
 
 // reader is a real process that takes, downgrades and frees locks of every kind as it is told. Its holds have names.
@@ -156,7 +157,9 @@ type readingPlayer struct {
 func playReader(args []string) {
 	var order readerOrder
 	exitIf(json.Unmarshal([]byte(args[0]), &order))
-	c, err := coordinator.New(patient(order.Addr), coordinator.WithTTL(order.TTL), coordinator.WithUnavailableAfter(0),
+	option := patient(order.Addr)
+	option.DisableCache = order.Untracked
+	c, err := coordinator.New(option, coordinator.WithTTL(order.TTL), coordinator.WithUnavailableAfter(0),
 		coordinator.WithRetention(order.Retention), coordinator.WithSharedRetention(order.Shared),
 		coordinator.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
 	exitIf(err)
