@@ -1,8 +1,6 @@
 package coordinator
 
-import (
-	"github.com/go-leasehold/leasehold/lease"
-)
+import "github.com/go-leasehold/leasehold/lease"
 
 // hold makes a claim one of the holds.
 func (a *actor) hold(c *claim) {

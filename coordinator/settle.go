@@ -110,13 +110,9 @@ func (a *actor) idleUntil() instant {
 func (a *actor) lower(now instant) {
 	t := &a.cur
 	if t.phase != held || t.mode != lease.Exclusive || a.kind != lease.ReadWrite || !t.wanted || t.lapsed ||
-		!a.inUse() || a.holds.n > 0 && a.holds.first.mode == lease.Exclusive || a.keepsTurn(now) {
+		!a.inUse() || a.holds.n > 0 && a.holds.first.mode == lease.Exclusive ||
+		a.askedFor(lease.Exclusive) || a.keepsTurn(now) {
 		return
-	}
-	for c := a.waiting.first; c != nil; c = c.next {
-		if c.mode == lease.Exclusive {
-			return
-		}
 	}
 	t.mode, t.lowering = lease.Shared, true
 }
