@@ -31,15 +31,20 @@ func TestManyNestedReadersAreRenewedUntilTheLastUnlock(t *testing.T) {
 	}
 	begun := time.Now()
 	c := steady(t, server.Addr(), ours(ttl)...)
+	bothRead := func(until time.Duration) {
+		t.Helper()
+		for time.Since(begun) < until {
+			require.Len(t, holdersOf(t, c, "k"), 2)
+			time.Sleep(ttl / 20)
+		}
+	}
+	bothRead(3 * ttl / 2) // renewed by schedule: as soon as somebody waits, looks at whether it still does renew too
 	waits := later(t.Context(), rwlock.New(c, "k").Lock)
 	awaitQueue(t, c, "k", 1)
 	for _, p := range crowds {
 		require.Equal(t, "ok", p.ask(t, "deepen all k", "deepen all"), "who is inside waits for no writer")
 	}
-	for time.Since(begun) < 3*ttl {
-		require.Len(t, holdersOf(t, c, "k"), 2)
-		time.Sleep(ttl / 20)
-	}
+	bothRead(3 * ttl)
 	require.Equal(t, "ok", crowds[0].ask(t, "disperse all", "disperse all"), "no reader was lost")
 	eventually(t, hangs, "the first process out", func() bool { return len(holdersOf(t, c, "k")) == 1 })
 	require.Equal(t, []string{shares(crowds[1])}, holdersOf(t, c, "k"))
