@@ -70,7 +70,7 @@ func TestForgottenHoldThatPassedIsTold(t *testing.T) {
 	func() {
 		h, err := l.Lock(t.Context(), lease.Shared)
 		require.NoError(t, err)
-		require.Equal(t, passing, h.way.Load())
+		require.Equal(t, passing, h.way())
 	}()
 	require.Eventually(t, func() bool {
 		runtime.GC()

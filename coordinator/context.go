@@ -98,7 +98,7 @@ func (c *readContext) Done() <-chan struct{} { return c.hold.Context().Done() }
 
 // Err returns nil as long as the hold is safe and its parent goes on.
 func (c *readContext) Err() error {
-	if ok, _ := c.hold.short(); ok {
+	if c.hold.short() {
 		return c.Context.Err()
 	}
 	return c.hold.Context().Err()
@@ -109,7 +109,7 @@ func (c *readContext) Value(key any) any {
 	if key == (holdKey{}) {
 		return c.hold
 	}
-	if ok, _ := c.hold.short(); ok && key != (ownerKey{}) {
+	if c.hold.short() && key != (ownerKey{}) {
 		return c.Context.Value(key)
 	}
 	return c.hold.Context().Value(key)

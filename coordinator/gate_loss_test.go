@@ -188,7 +188,7 @@ func TestHoldOutlivesItsGateAndItsActor(t *testing.T) {
 				unlock(t, asks(t, l))
 				h := passes(t, l)
 				require.Equal(t, !waits, old[1].actor != h.actor)
-				require.NotSame(t, old[1].gate, h.gate, "a gate that was lost is not used again")
+				require.NotSame(t, old[1].passed.gate, h.passed.gate, "a gate that was lost is not used again")
 				require.ErrorIs(t, old[1].Unlock(), ErrLeaseLost)
 				require.ErrorIs(t, context.Cause(old[2].Context()), ErrLeaseLost)
 				require.NoError(t, h.Err())
@@ -331,8 +331,8 @@ func TestSecondUnlockOfAPassedHold(t *testing.T) {
 		k, looks := c.clock, 0
 		k.slept = func() (time.Duration, bool) {
 			if looks++; looks == 2 { // the second Unlock has the actor's mutex, and has seen that h is not unlocked
-				if h.way.CompareAndSwap(passing, gone) { // as the first one does it, which looked before the loss
-					h.leaveGate()
+				if h.passed.way.CompareAndSwap(passing, gone) { // as the first one does it, which looked before the loss
+					h.passed.leave()
 				}
 			}
 			return b.ask()

@@ -57,7 +57,7 @@ func (w *crowded) reader(l *ReadWrite, n int) {
 			w.t.Errorf("RLock: %v", err)
 			return
 		}
-		if h.way.Load() == passing {
+		if h.way() == passing {
 			w.passed.Add(1)
 		}
 		before := w.value
@@ -186,7 +186,7 @@ func TestLossOfTheGateUnderTheRaceDetector(t *testing.T) {
 				t.Errorf("%v: %v", mode, err)
 				return
 			}
-			if h.way.Load() == passing {
+			if h.way() == passing {
 				passed.Add(1)
 			}
 			var both sync.WaitGroup

@@ -66,7 +66,7 @@ func isOpen(c *Coordinator) bool {
 func passes(t *testing.T, l *ReadWrite) *Hold {
 	t.Helper()
 	h := reads(t, l).holds()
-	require.Equal(t, passing, h.way.Load(), "it asked the actor")
+	require.Equal(t, passing, h.way(), "it asked the actor")
 	return h
 }
 
@@ -74,7 +74,7 @@ func passes(t *testing.T, l *ReadWrite) *Hold {
 func asks(t *testing.T, l *ReadWrite) *Hold {
 	t.Helper()
 	h := reads(t, l).holds()
-	require.Equal(t, ordinary, h.way.Load(), "it did not ask the actor")
+	require.Equal(t, ordinary, h.way(), "it did not ask the actor")
 	return h
 }
 
@@ -133,7 +133,7 @@ func TestEveryWayToReadPasses(t *testing.T) {
 			} {
 				h, err := lock()
 				require.NoError(t, err, name)
-				require.Equal(t, passing, h.way.Load(), name)
+				require.Equal(t, passing, h.way(), name)
 				require.Equal(t, "k", h.Key())
 				unlock(t, h)
 			}
@@ -156,7 +156,7 @@ func TestWhatTheGateDoesNotLetPass(t *testing.T) {
 			"tried, an owner": func() (*Hold, error) { return l.TryLock(inner, lease.Shared) },
 		} {
 			h := begin(t, lock).holds()
-			require.Equal(t, ordinary, h.way.Load(), name)
+			require.Equal(t, ordinary, h.way(), name)
 			unlock(t, h)
 			require.True(t, isOpen(c), name)
 		}
@@ -337,7 +337,7 @@ func TestRenewalExtendsPassedHolds(t *testing.T) {
 		s.obeyNothing(believed - time.Second - 1)
 		require.NoError(t, h.Err())
 		require.Equal(t, 1, h.Count())
-		require.Equal(t, passing, h.way.Load(), "it need not ask the actor for that")
+		require.Equal(t, passing, h.way(), "it need not ask the actor for that")
 		in := passes(t, l)
 		require.Equal(t, 1, in.Count())
 		s.obeyNothing(1)

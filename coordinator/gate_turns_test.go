@@ -326,7 +326,7 @@ func TestPassedHoldBecomesAnOrdinaryOne(t *testing.T) {
 				h, other := passes(t, l), passes(t, l)
 				token, grants := h.Token(), c.Snapshot().Stats.Grants
 				ask(t, h)
-				require.Equal(t, ordinary, h.way.Load())
+				require.Equal(t, ordinary, h.way())
 				require.Equal(t, token, h.Token())
 				require.Equal(t, 1, h.Count())
 				k := s.key(c)

@@ -17,10 +17,7 @@ type Hold struct {
 	actor  *actor
 	parent context.Context // Lock's
 	token  uint64
-	gate   *gate  // that it passed; nil if it has a claim from the beginning
-	badge  *badge // to leave the gate with; of who changes way
-
-	way atomic.Uint32 // passing, ordinary or gone
+	passed *passage // the gate that it came in by; nil if it has a claim from the beginning
 
 	// Guarded by actor.mu.
 	mode     lease.Mode
@@ -28,6 +25,19 @@ type Hold struct {
 	number   int32  // of the handle in its claim
 	claim    *claim // nil once it is unlocked, and while it is passing
 	more     *holdExtras
+}
+
+// passage is what a hold has that passed a gate.
+type passage struct {
+	gate  *gate
+	badge *badge // to leave it with; of who changes way
+	way   atomic.Uint32
+}
+
+// passedHold is both, made at one go. Others are spared the room.
+type passedHold struct {
+	Hold
+	passage
 }
 
 // How a hold is held. One that passed a gate becomes an ordinary one when
@@ -38,10 +48,19 @@ const (
 	gone            // unlocked while it was passing
 )
 
+// way says how it is held.
+func (h *Hold) way() uint32 {
+	if h.passed == nil {
+		return ordinary
+	}
+	return h.passed.way.Load()
+}
+
 // settle makes an ordinary hold of one that is passing. It is called under the
 // actor's mutex.
 func (h *Hold) settle(now instant) {
-	if h.gate == nil || !h.way.CompareAndSwap(passing, ordinary) {
+	p := h.passed
+	if p == nil || !p.way.CompareAndSwap(passing, ordinary) {
 		return
 	}
 	a := h.actor
@@ -49,27 +68,27 @@ func (h *Hold) settle(now instant) {
 	c.begin(h)
 	h.claim = c
 	c.token, c.since, c.granted = h.token, now, now
-	if err := h.gate.lost(); err != nil {
+	if err := p.gate.lost(); err != nil {
 		c.state, c.err, c.hold = over, err, nil
 	} else {
 		a.hold(c)
 		a.holdsDue = min(a.holdsDue, c.due())
 	}
-	h.leaveGate()
+	p.leave()
 }
 
-// leaveGate gives the badge back, and says whether the actor is to be told.
-func (h *Hold) leaveGate() bool {
-	b := h.badge
-	h.badge = nil // it is another's next
-	return h.gate.leave(b)
+// leave gives the badge back, and says whether the actor is to be told.
+func (p *passage) leave() bool {
+	b := p.badge
+	p.badge = nil // it is another's next
+	return p.gate.leave(b)
 }
 
 // lock locks the actor's mutex, for a method that needs a claim.
 func (h *Hold) lock() {
 	a := h.actor
 	a.mu.Lock()
-	if h.way.Load() == passing {
+	if h.way() == passing {
 		now := a.c.clock.now()
 		a.elapse(now)
 		h.settle(now)
@@ -78,14 +97,12 @@ func (h *Hold) lock() {
 	}
 }
 
-// short is what a hold that is passing can say of itself without the actor:
-// nothing, if it is safe.
-func (h *Hold) short() (ok bool, now instant) {
-	if h.way.Load() != passing {
-		return false, 0
-	}
-	now = h.actor.c.clock.now()
-	return now < instant(h.gate.until.Load()) && h.gate.cause.Load() == nil, now
+// short says that it is passing, and safe: all that it can say of itself without
+// the actor.
+func (h *Hold) short() bool {
+	p := h.passed
+	return p != nil && p.way.Load() == passing &&
+		h.actor.c.clock.now() < instant(p.gate.until.Load()) && p.gate.cause.Load() == nil
 }
 
 // holdExtras is what few holds have, guarded as the hold is.
@@ -133,7 +150,7 @@ func (h *Hold) Counts() (writes, reads int) {
 	if h == nil {
 		return 0, 0
 	}
-	if ok, _ := h.short(); ok {
+	if h.short() {
 		return 0, 1
 	}
 	h.lock()
@@ -158,15 +175,15 @@ func (h *Hold) Unlock() error {
 		return ErrNotHeld
 	}
 	a := h.actor
-	if ok, _ := h.short(); ok && h.way.CompareAndSwap(passing, gone) {
-		if h.leaveGate() {
+	if p := h.passed; p != nil && h.short() && p.way.CompareAndSwap(passing, gone) {
+		if p.leave() {
 			a.tick() // somebody waits for the last one to leave
 		}
 		return nil
 	}
 	a.mu.Lock()
 	now := a.c.clock.now()
-	if h.way.Load() == passing {
+	if h.way() == passing {
 		a.elapse(now) // it is not safe any more, and the actor may not know yet
 		h.settle(now)
 	}
@@ -239,7 +256,7 @@ func (h *Hold) Err() error {
 	if h == nil {
 		return ErrNotHeld
 	}
-	if ok, _ := h.short(); ok {
+	if h.short() {
 		return nil
 	}
 	h.lock()
@@ -248,7 +265,7 @@ func (h *Hold) Err() error {
 }
 
 // unlocked says that Unlock was called, and content.
-func (h *Hold) unlocked() bool { return h.released || h.way.Load() == gone }
+func (h *Hold) unlocked() bool { return h.released || h.way() == gone }
 
 // Valid says whether the hold is safe at this moment.
 func (h *Hold) Valid() bool { return h.Err() == nil }

@@ -107,9 +107,13 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if b == nil {
 		return nil, nil
 	}
-	h = &Hold{actor: g.actor, parent: ctx, token: g.token.Load(), gate: g, badge: b, mode: lease.Shared}
-	h.way.Store(passing)
-	return h, nil
+	p := &passedHold{
+		Hold:    Hold{actor: g.actor, parent: ctx, token: g.token.Load(), mode: lease.Shared},
+		passage: passage{gate: g, badge: b},
+	}
+	p.passed = &p.passage
+	p.passage.way.Store(passing)
+	return &p.Hold, nil
 }
 
 // read calls fn under a hold that is passing.

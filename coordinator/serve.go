@@ -44,6 +44,18 @@ func (a *actor) grant(c *claim, now instant) {
 	t := &a.cur
 	t.served++
 	a.stats.Grants++
+	if t.wanted && c.mode == lease.Exclusive {
+		t.spent++
+	}
+	if a.kind == lease.ReadWrite {
+		a.takeTurns(c, now)
+	}
+}
+
+// takeTurns notes what a grant means for whose turn is next, and whether readers
+// are so many that the gate is worth its while.
+func (a *actor) takeTurns(c *claim, now instant) {
+	t := &a.cur
 	if c.mode == lease.Shared {
 		if a.gate == nil && now >= t.readAt.add(closeReads) {
 			t.reads = 0
@@ -54,9 +66,6 @@ func (a *actor) grant(c *claim, now instant) {
 	t.reads, t.readersTurn = 0, true
 	a.often = a.wrote != 0 && !c.conf.fair && now < a.wrote.add(oftenSlices*a.c.conf.slice)
 	a.wrote = now
-	if t.wanted {
-		t.spent++
-	}
 }
 
 // oftenSlices is how many slices may lie between two writes of a process that
