@@ -199,7 +199,7 @@ func (h *Hold) Unlock() error {
 		err, x := c.err, h.more
 		a.leave(now)
 		if x != nil {
-			x.end()
+			x.end(err) // whoever found it over may be about to say so
 		}
 		return err
 	}
@@ -225,7 +225,7 @@ func (h *Hold) Unlock() error {
 		a.mu.Unlock()
 	}
 	if x != nil {
-		x.end()
+		x.end(ErrReleased)
 	}
 	return nil
 }
@@ -240,9 +240,9 @@ func (h *Hold) over(c *claim) {
 
 // end ends what a hold gave out that is over. Nothing of it changes any more.
 // A context that has ended already keeps its cause.
-func (x *holdExtras) end() {
+func (x *holdExtras) end(cause error) {
 	if x.cancel != nil {
-		x.cancel(ErrReleased)
+		x.cancel(cause)
 	}
 	for _, stop := range x.stops {
 		stop()

@@ -164,7 +164,7 @@ func (h *Hold) Downgrade() (*Hold, error) {
 		return nil, err
 	}
 	if x != nil {
-		x.end()
+		x.end(ErrReleased)
 	}
 	return next, nil
 }
