@@ -23,6 +23,7 @@ import (
 // the other way round: who leaves and finds the gate shut tells the actor.
 type gate struct {
 	actor   *actor
+	clock   *clock
 	stripes []stripe // who came in, and went out
 
 	open  atomic.Bool
@@ -43,12 +44,12 @@ type gate struct {
 // pass lets a reader in, if the gate is open and the lease good. One that is sent
 // back has to go to the actor, which may have taken it for a reader inside, and
 // wait for the last of them.
-func (g *gate) pass(k *clock) (b *badge, sentBack bool) {
+func (g *gate) pass() (b *badge, sentBack bool) {
 	if !g.open.Load() {
 		return nil, false
 	}
 	b = g.enter()
-	if g.open.Load() && k.now() < instant(g.shuts.Load()) {
+	if g.open.Load() && g.clock.now() < instant(g.shuts.Load()) {
 		return b, false
 	}
 	g.goBack(b)
@@ -59,6 +60,11 @@ func (g *gate) pass(k *clock) (b *badge, sentBack bool) {
 func (g *gate) leave(b *badge) bool {
 	g.goOut(b)
 	return !g.open.Load()
+}
+
+// safe says that the lease is good for those inside.
+func (g *gate) safe() bool {
+	return g.clock.now() < instant(g.until.Load()) && g.cause.Load() == nil
 }
 
 // lost returns why the readers inside are not safe any more, or nil.
@@ -146,7 +152,7 @@ func (a *actor) admit(now instant) {
 	}
 	g := a.gate
 	if g == nil {
-		g = &gate{actor: a, stripes: newStripes(), empty: true}
+		g = &gate{actor: a, clock: a.c.clock, stripes: newStripes(), empty: true}
 		a.gate = g
 		a.spot.gate.Store(g)
 	}

@@ -46,17 +46,6 @@ type call struct {
 	endWith context.Context
 }
 
-// acquireFor is acquire with a limit. name is what the user called.
-func (l *handle) acquireFor(ctx context.Context, mode lease.Mode, name string, d time.Duration) (*Hold, error) {
-	if d < 0 {
-		return nil, invalid("%s(%v) is negative", name, d)
-	}
-	if d == 0 {
-		return l.acquire(ctx, mode, call{try: true, wait: -1})
-	}
-	return l.acquire(ctx, mode, call{wait: d})
-}
-
 // do calls fn with the key held. name is what the user called.
 func (l *handle) do(ctx context.Context, mode lease.Mode, name string, fn func(context.Context) error) (err error) {
 	if l.err == nil && fn == nil {

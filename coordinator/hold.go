@@ -43,9 +43,9 @@ type passedHold struct {
 // How a hold is held. One that passed a gate becomes an ordinary one when
 // something is asked of it that needs a claim, or when it is not safe any more.
 const (
-	ordinary uint32 = iota
-	passing         // inside its gate; the actor does not know it
-	gone            // unlocked while it was passing
+	passing  uint32 = iota // inside its gate; the actor does not know it
+	ordinary               // it has, or had, a claim
+	gone                   // unlocked while it was passing
 )
 
 // way says how it is held.
@@ -101,8 +101,7 @@ func (h *Hold) lock() {
 // the actor.
 func (h *Hold) short() bool {
 	p := h.passed
-	return p != nil && p.way.Load() == passing &&
-		h.actor.c.clock.now() < instant(p.gate.until.Load()) && p.gate.cause.Load() == nil
+	return p != nil && p.way.Load() == passing && p.gate.safe()
 }
 
 // holdExtras is what few holds have, guarded as the hold is.

@@ -42,7 +42,13 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 // TryLockFor is Lock that waits at most d (0: no longer than for one answer of
 // the store). The limit is no part of the hold's context.
 func (m *Mutex) TryLockFor(ctx context.Context, d time.Duration) (*Hold, error) {
-	return m.acquireFor(ctx, lease.Exclusive, "TryLockFor", d)
+	if d < 0 {
+		return nil, invalid("TryLockFor(%v) is negative", d)
+	}
+	if d == 0 {
+		return m.TryLock(ctx)
+	}
+	return m.acquire(ctx, lease.Exclusive, call{wait: d})
 }
 
 // Do calls fn while it holds the key. fn's context ends when the hold is no

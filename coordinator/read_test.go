@@ -130,3 +130,20 @@ func TestPanicInAShortReadFreesTheLock(t *testing.T) {
 		require.NoError(t, w.Unlock())
 	})
 }
+
+func TestModeThatThereIsNotIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := openGate(t, memlease.NewServer())
+		for _, mode := range []lease.Mode{0, 3} {
+			_, err := l.Lock(t.Context(), mode)
+			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, mode.String())
+			_, err = l.TryLock(t.Context(), mode)
+			require.ErrorIs(t, err, ErrInvalid)
+			_, err = l.TryLockFor(t.Context(), mode, time.Second)
+			require.ErrorIs(t, err, ErrInvalid)
+			err = l.Do(t.Context(), mode, func(context.Context) error { return nil })
+			require.ErrorIs(t, err, ErrInvalid)
+		}
+	})
+}

@@ -24,13 +24,13 @@ func (c *Coordinator) ReadWrite(key string, opts ...MutexOption) *ReadWrite {
 // take a shared one; that of a shared hold gets [ErrUpgrade] where it asks for
 // an exclusive one.
 func (l *ReadWrite) Lock(ctx context.Context, mode lease.Mode) (*Hold, error) {
-	return l.lock(ctx, mode, func() (*Hold, error) { return l.acquire(ctx, mode, call{wait: -1}) })
+	return l.lock(ctx, mode, call{wait: -1})
 }
 
 // TryLock is [Mutex.TryLock] in the given mode. A reader fails also where a
 // writer waits.
 func (l *ReadWrite) TryLock(ctx context.Context, mode lease.Mode) (*Hold, error) {
-	return l.lock(ctx, mode, func() (*Hold, error) { return l.acquire(ctx, mode, call{try: true, wait: -1}) })
+	return l.lock(ctx, mode, call{try: true, wait: -1})
 }
 
 // TryLockFor is [Mutex.TryLockFor] in the given mode.
@@ -42,15 +42,21 @@ func (l *ReadWrite) TryLockFor(ctx context.Context, mode lease.Mode, d time.Dura
 	if d < 0 {
 		return nil, invalid("%s(%v) is negative", name, d)
 	}
-	return l.lock(ctx, mode, func() (*Hold, error) { return l.acquireFor(ctx, mode, name, d) })
+	how := call{wait: d}
+	if d == 0 {
+		how = call{try: true, wait: -1}
+	}
+	return l.lock(ctx, mode, how)
 }
 
 // Do is [Mutex.Do] in the given mode.
 func (l *ReadWrite) Do(ctx context.Context, mode lease.Mode, fn func(context.Context) error) error {
-	if mode == lease.Exclusive {
+	switch {
+	case mode == lease.Exclusive:
 		return l.do(ctx, mode, "Write", fn)
-	}
-	if fn == nil {
+	case mode != lease.Shared:
+		return invalid("%v: neither %v nor %v", mode, lease.Exclusive, lease.Shared)
+	case fn == nil:
 		return l.do(ctx, mode, "Read", fn)
 	}
 	h, back := l.passGate(ctx)
@@ -65,15 +71,19 @@ func (l *ReadWrite) Do(ctx context.Context, mode lease.Mode, fn func(context.Con
 }
 
 // lock passes the gate if it can, and asks the actor if not.
-func (l *ReadWrite) lock(ctx context.Context, mode lease.Mode, ask func() (*Hold, error)) (*Hold, error) {
-	if mode != lease.Shared {
-		return ask()
+func (l *ReadWrite) lock(ctx context.Context, mode lease.Mode, how call) (*Hold, error) {
+	switch mode {
+	case lease.Shared:
+	case lease.Exclusive:
+		return l.acquire(ctx, mode, how)
+	default:
+		return nil, invalid("%v: neither %v nor %v", mode, lease.Exclusive, lease.Shared)
 	}
 	h, back := l.passGate(ctx)
 	if h != nil {
 		return h, nil
 	}
-	h, err := ask()
+	h, err := l.acquire(ctx, mode, how)
 	if err != nil && back != nil {
 		back.tick() // its context may have ended before it got there
 	}
@@ -100,7 +110,7 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if g == nil || ctx.Err() != nil || ownerOf(ctx) != nil {
 		return nil, nil
 	}
-	b, sentBack := g.pass(l.c.clock)
+	b, sentBack := g.pass()
 	if sentBack {
 		return nil, g.actor
 	}
@@ -112,7 +122,6 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 		passage: passage{gate: g, badge: b},
 	}
 	p.passed = &p.passage
-	p.passage.way.Store(passing)
 	return &p.Hold, nil
 }
 
