@@ -116,7 +116,9 @@ type Hold struct{ *coordinator.Hold }
 // h had of coordinator.MaxHold and coordinator.EndWith goes on, as do its owner
 // and its token. Where the owner has more write holds of the key, it stays locked
 // for writing until they are over; and where the owner of a write hold has taken
-// a read hold, the last write hold's Unlock is a downgrade.
+// a read hold, the last write hold's Unlock is a downgrade. (A read hold that was
+// taken with the write hold's context has a context that ends with it; that of a
+// Downgrade goes on.)
 //
 // The error is [coordinator.ErrNotExclusive] for a read hold,
 // [coordinator.ErrNotHeld] for one that is unlocked, and what Unlock would say
