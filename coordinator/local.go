@@ -59,8 +59,9 @@ func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfi
 	return mustWait
 }
 
-// lockIdle grants at once under a lease that is here and idle, which is what
-// most calls meet. It frees the mutex if it does.
+// lockIdle grants at once under a lease that is here with nobody in the way, which
+// is what most calls meet: idle, or, for a reader, read under. It frees the mutex if
+// it does.
 func (a *actor) lockIdle(h *Hold, kind lease.Kind, chain *owner) bool {
 	t, c := &a.cur, h.claim
 	if t.phase != held || a.waiting.n > 0 || t.wanted || t.lapsed || a.closing || a.kind != kind ||
