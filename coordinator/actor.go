@@ -79,8 +79,8 @@ type actor struct {
 	// for which the machine was suspended, and fires as much later.
 	armedLost int64
 
-	// ending is how many handlers are ending contexts of holds that are over, with
-	// the mutex free: until they are done it counts as held.
+	// ending is how many goroutines are ending contexts of holds that are over:
+	// until they are done the key counts as held, and no command is chosen.
 	ending int
 
 	out effects
@@ -149,11 +149,13 @@ func (a *actor) enter() instant {
 	return now
 }
 
-// leave ends a handler. Contexts of holds that are over end first: before
-// anybody else, here or elsewhere, has the key.
+// leave ends a handler. Where holds are over whose work may go on, nobody else,
+// here or elsewhere, has the key before their contexts have ended.
 func (a *actor) leave(now instant) {
-	for len(a.out.ended) > 0 {
-		now = a.endContexts()
+	if ended := a.out.ended; len(ended) > 0 {
+		a.out.ended = nil
+		a.ending++
+		go a.endContexts(ended) // ends within maxCancel, and settles then
 	}
 	a.settle(now)
 	a.arm(now)
@@ -163,7 +165,7 @@ func (a *actor) leave(now instant) {
 
 // retire takes an actor that has nothing left out of the table.
 func (a *actor) retire() {
-	if a.gone || a.cur.phase != free || a.waiting.n > 0 || a.holds.n > 0 ||
+	if a.gone || a.cur.phase != free || a.waiting.n > 0 || a.holds.n > 0 || a.ending > 0 ||
 		a.flight != nil || len(a.owed) > 0 || a.elsewhere.holder != "" {
 		return
 	}

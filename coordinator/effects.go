@@ -37,14 +37,9 @@ func (a *actor) unlock() {
 // context may run: a parent of the user's making.
 const maxCancel = 10 * time.Millisecond
 
-// endContexts ends the contexts of holds that are over, with the mutex free, and
-// takes it again. Meanwhile nothing is granted and no command chosen.
-func (a *actor) endContexts() instant {
-	ended := a.out.ended
-	a.out.ended = nil
-	a.ending++
-	a.mu.Unlock()
-
+// endContexts ends the contexts of holds that are over. It is no part of a
+// handler, since it may run the user's code.
+func (a *actor) endContexts(ended []ending) {
 	done := make(chan struct{}, len(ended))
 	for _, e := range ended {
 		go func() { // ends with the context, unless the user's code does not
@@ -62,12 +57,9 @@ func (a *actor) endContexts() instant {
 		}
 		break
 	}
-
-	a.mu.Lock()
+	now := a.enter()
 	a.ending--
-	now := a.c.clock.now()
-	a.elapse(now)
-	return now
+	a.leave(now)
 }
 
 func (a *actor) send(f *flight) {

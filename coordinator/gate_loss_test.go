@@ -32,6 +32,7 @@ func TestPassedHoldsEndWithTheirLease(t *testing.T) {
 		},
 		"became something else": func(s *script, _ *Coordinator) {
 			s.after(time.Second, lease.Renew).fail(lease.ErrKind)
+			synctest.Wait() // contexts end beside the handler
 		},
 		"answered too late": func(s *script, _ *Coordinator) {
 			q := s.after(time.Second, lease.Renew)

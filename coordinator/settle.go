@@ -109,7 +109,7 @@ func (a *actor) idleUntil() instant {
 // first, and so have those that may come in a turn that is kept.
 func (a *actor) lower(now instant) {
 	t := &a.cur
-	if t.phase != held || t.mode != lease.Exclusive || a.kind != lease.ReadWrite || !t.wanted || t.lapsed ||
+	if t.phase != held || t.mode != lease.Exclusive || a.kind != lease.ReadWrite || !t.wanted || t.lapsed || a.ending > 0 ||
 		!a.inUse() || a.holds.n > 0 && a.holds.first.mode == lease.Exclusive ||
 		a.askedFor(lease.Exclusive) || a.keepsTurn(now) {
 		return

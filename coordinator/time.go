@@ -121,7 +121,7 @@ func (a *actor) arm(now instant) {
 	if a.elsewhere.holder != "" {
 		at = min(at, a.elsewhere.until)
 	}
-	if a.flight == nil {
+	if a.flight == nil && a.ending == 0 {
 		at = min(at, a.commandDue(now))
 	}
 	a.wake(at, now)
