@@ -66,6 +66,7 @@ type actor struct {
 
 	elsewhere knowledge
 	stats     Stats
+	past      bool // stats are counted among the coordinator's past ones, whose mutex guards this
 
 	gate   *gate             // the short way of readers; nil before it was ever used
 	owners map[*owner]*claim // of the shared among holds: those whose owner a call may have

@@ -174,10 +174,11 @@ func (c *Coordinator) actorOf(key string) *actor {
 // forget takes an actor out of the table. It is called under the actor's mutex;
 // nothing locks an actor while it holds a part of the table.
 func (c *Coordinator) forget(a *actor) {
-	c.actors.Delete(a.key)
-	c.past.Lock()
+	c.past.Lock() // first: who does not find it in the table any more finds it here
 	c.past.stats.add(&a.stats)
+	a.past = true
 	c.past.Unlock()
+	c.actors.Delete(a.key)
 	if c.live.Add(-1) == 0 && c.closing.Load() {
 		select {
 		case c.emptied <- struct{}{}:

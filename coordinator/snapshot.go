@@ -91,17 +91,27 @@ type WaiterSnapshot struct {
 // key after the other, each for a moment.
 func (c *Coordinator) Snapshot() Snapshot {
 	s := Snapshot{ID: c.id, Capabilities: c.caps, LogDropped: c.journal.dropped.Load()}
-	c.past.Lock()
-	s.Stats = c.past.stats
-	c.past.Unlock()
+	type seen struct {
+		a     *actor
+		stats Stats
+	}
+	var live []seen
 	c.actors.Range(func(_ string, a *actor) bool {
 		k, stats, ok := a.snapshot()
 		if ok {
 			s.Keys = append(s.Keys, k)
-			s.Stats.add(&stats)
+			live = append(live, seen{a, stats})
 		}
 		return true
 	})
+	c.past.Lock()
+	s.Stats = c.past.stats
+	for i := range live {
+		if !live[i].a.past { // it has not left the table meanwhile
+			s.Stats.add(&live[i].stats)
+		}
+	}
+	c.past.Unlock()
 	slices.SortFunc(s.Keys, func(a, b KeySnapshot) int { return cmp.Compare(a.Key, b.Key) })
 	return s
 }
