@@ -59,6 +59,11 @@ var (
 	// ErrNoMaxHold: Extend of a hold that has no [MaxHold].
 	ErrNoMaxHold = errors.New("leasehold: the hold has no MaxHold to extend")
 
+	// ErrNeedsRedis: what was asked for exists only where the coordinator's store
+	// is Redis ([New], or [NewWithStore] with a redislease.Store), or only where
+	// Redis tells of changes; the text says which.
+	ErrNeedsRedis = errors.New("leasehold: only with a store in Redis")
+
 	// ErrInvalid: an argument or option is out of its limits; the text names
 	// the value and the limit. Nothing was sent.
 	ErrInvalid = errors.New("leasehold: invalid argument")

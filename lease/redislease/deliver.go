@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -143,6 +144,7 @@ func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error
 func (s *Store) suspect(err error) {
 	var failure *Error
 	if errors.As(err, &failure) && failure.Code == "READONLY" {
+		s.dropPlain()
 		if s.dropConnections(errReplica) {
 			s.log.Warn("leasehold: the server is a read-only replica; connecting anew", "addr", s.addr)
 		}
@@ -161,11 +163,17 @@ func (s *Store) unstick() {
 // dropConnections closes all connections, at most once in the time that a
 // request may take; it says whether it did.
 func (s *Store) dropConnections(why error) bool {
-	now := int64(time.Since(s.born))
-	last := s.dropped.Load()
-	if last != 0 && now-last < int64(s.config.patience()) || !s.dropped.CompareAndSwap(last, now) {
+	if !s.due(&s.dropped) {
 		return false
 	}
 	s.conns.drop(why)
 	return true
+}
+
+// due says whether something can be done again that was last done then, and
+// notes that it is.
+func (s *Store) due(then *atomic.Int64) bool {
+	now := int64(time.Since(s.born))
+	last := then.Load()
+	return (last == 0 || now-last >= int64(s.config.patience())) && then.CompareAndSwap(last, now)
 }

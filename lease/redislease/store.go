@@ -37,6 +37,8 @@ type Store struct {
 
 	conns         *conns
 	invalidations pubsub.Invalidations
+	watchers      watchers // of single keys, for Watch
+	plain         *plain   // the client of Plain
 
 	// Set by Open, before anything else is called, and fixed from then on.
 	id           string
@@ -79,6 +81,7 @@ func New(opt rueidis.ClientOption, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	multiplex := opt.PipelineMultiplex
 	if opt, err = clientOption(opt, cfg); err != nil {
 		return nil, err
 	}
@@ -88,6 +91,8 @@ func New(opt rueidis.ClientOption, cfg Config) (*Store, error) {
 		publish: "PUBLISH", keep: millis(cfg.TokenRetention),
 		tailFrom: strconv.Itoa(len(named.helperName("queue", "")) + 1),
 	}
+	s.plain = newPlain(opt, multiplex)
+	s.invalidations.Listen(s.watchers.invalidated)
 	s.conns.wrap(&opt)
 	opt.OnInvalidations = s.invalidations.Hook(opt.OnInvalidations)
 	s.option = opt
@@ -195,7 +200,7 @@ func (s *Store) Close(ctx context.Context) error {
 	defer close(s.done)
 	if !opened {
 		s.conns.close()
-		return nil
+		return s.plain.close(ctx)
 	}
 	return s.shut(ctx)
 }
@@ -204,8 +209,8 @@ func (s *Store) Close(ctx context.Context) error {
 // be answered. The end of the connections ends the subscriptions.
 func (s *Store) shut(ctx context.Context) error {
 	// Lets whatever waits for the server, or for a connection, go on.
-	stop := context.AfterFunc(ctx, s.conns.close)
-	defer stop()
+	defer context.AfterFunc(ctx, s.conns.close)()
+	defer context.AfterFunc(ctx, s.plain.conns.close)()
 	for _, l := range s.lanes {
 		l.close()
 	}
@@ -216,7 +221,11 @@ func (s *Store) shut(ctx context.Context) error {
 	if closing := s.inbox.close(ctx); err == nil {
 		err = closing
 	}
+	s.watchers.close()
 	s.client.Close()
+	if closing := s.plain.close(ctx); err == nil {
+		err = closing
+	}
 	for _, l := range s.lanes {
 		l.wait()
 	}
