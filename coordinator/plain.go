@@ -48,8 +48,9 @@ func (c *Coordinator) Plain() (rueidis.Client, error) {
 // Watch has fn called whenever the Redis key of that name (the whole of it,
 // prefix included) was changed by another connection after it was read by
 // [Coordinator.Tracked], and also when that may have been missed: a flush, a lost
-// connection, Close. Redis tells of one change only; to be told of the next, read
-// the key again.
+// connection, Close. Watch first and read then; fn may be called before the call
+// that reads has returned. Redis tells of one change only; to be told of the next,
+// read the key again.
 //
 // fn runs on the goroutine that reads from Redis and must not block; it may call
 // stop, and Watch. After stop no call begins; one that has begun may still be

@@ -35,9 +35,12 @@ func (c *counted) Close() error {
 }
 
 // readers is how many goroutines of the client read from a server.
-func readers() int {
+func readers() int { return goroutinesIn("(*pipe)._backgroundRead(") }
+
+// goroutinesIn is how many goroutines are inside a function.
+func goroutinesIn(function string) int {
 	stacks := make([]byte, 1<<20)
-	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*pipe)._backgroundRead(")
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), function)
 }
 
 // TestOpenLeavesNothingOfTheTries: the client that is tried first is one for a cluster, and then perhaps one without

@@ -96,6 +96,18 @@ func (p *peer) event(of lease.EventType) lease.Event {
 	}
 }
 
+// ofType are the events of a type that have come and were not taken.
+func (p *peer) ofType(of lease.EventType) (events []lease.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if e.Type == of {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
 // try sends a request and waits for the answer.
 func (p *peer) try(r lease.Request) (lease.Reply, error) {
 	p.t.Helper()

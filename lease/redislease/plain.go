@@ -28,7 +28,11 @@ func (s *Store) Plain() (rueidis.Client, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
-	return s.plain.get(s.dialPlain)
+	client, err := s.plain.get(s.dialPlain)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
 }
 
 // plain keeps the client of Plain.
@@ -38,7 +42,7 @@ type plain struct {
 	dropped atomic.Int64 // as Store.dropped
 
 	mu     sync.Mutex
-	client rueidis.Client
+	client *plainClient
 	making *making // while somebody dials
 	closed bool
 }
@@ -47,7 +51,7 @@ type plain struct {
 // closed.
 type making struct {
 	done   chan struct{}
-	client rueidis.Client
+	client *plainClient
 	err    error
 }
 
@@ -65,7 +69,7 @@ func newPlain(opt rueidis.ClientOption, multiplex int) *plain {
 	return p
 }
 
-func (p *plain) get(dial func() (rueidis.Client, error)) (rueidis.Client, error) {
+func (p *plain) get(dial func() (*plainClient, error)) (*plainClient, error) {
 	p.mu.Lock()
 	m := p.making
 	switch {
@@ -75,38 +79,27 @@ func (p *plain) get(dial func() (rueidis.Client, error)) (rueidis.Client, error)
 	case p.client != nil:
 		defer p.mu.Unlock()
 		return p.client, nil
-	case m == nil:
-		m = &making{done: make(chan struct{})}
-		p.making = m
-		p.mu.Unlock()
-		p.make(m, dial)
-	default:
+	case m != nil:
 		p.mu.Unlock()
 		<-m.done
+		return m.client, m.err
 	}
-	return m.client, m.err
-}
-
-func (p *plain) make(m *making, dial func() (rueidis.Client, error)) {
-	defer close(m.done)
+	m = &making{done: make(chan struct{})}
+	p.making = m
+	p.mu.Unlock()
 	client, err := dial()
 	p.mu.Lock()
-	closed := p.closed
-	p.making = nil
-	if !closed {
-		p.client = client
-	}
-	p.mu.Unlock()
-	if closed { // while we dialled
+	if p.closed { // while we dialled
 		if client != nil {
-			client.Close()
+			client.Client.Close()
 		}
 		client, err = nil, lease.ErrStoreClosed
 	}
-	if client != nil {
-		m.client = client
-	}
-	m.err = err
+	p.client, p.making = client, nil
+	p.mu.Unlock()
+	m.client, m.err = client, err
+	close(m.done)
+	return client, err
 }
 
 // close ends the client, or the try to make it. It waits for that try no longer
@@ -118,7 +111,7 @@ func (p *plain) close(ctx context.Context) error {
 	p.mu.Unlock()
 	defer p.conns.close()
 	if client != nil {
-		client.(*plainClient).Client.Close()
+		client.Client.Close()
 	}
 	if m == nil {
 		return nil
@@ -134,7 +127,7 @@ func (p *plain) close(ctx context.Context) error {
 
 // dialPlain makes the client, in the way in which the store's own was made in
 // the end.
-func (s *Store) dialPlain() (rueidis.Client, error) {
+func (s *Store) dialPlain() (*plainClient, error) {
 	option := s.plain.option
 	option.AlwaysRESP2, option.ForceSingleClient = s.option.AlwaysRESP2, s.option.ForceSingleClient
 	for start := time.Now(); ; {

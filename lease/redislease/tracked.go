@@ -48,8 +48,9 @@ func (s *Store) tracks() error {
 
 // Watch has fn called when a key was changed by another connection after it was
 // read by [Store.Tracked], and when that may have been missed: a flush, a lost
-// connection, Close. Name is the whole name in Redis, prefix included. Redis
-// tells of one change only; to be told of the next, read the key again.
+// connection, Close. Name is the whole name in Redis, prefix included. Watch
+// first and read then; fn may be called before the call that reads has returned.
+// Redis tells of one change only; to be told of the next, read the key again.
 //
 // fn runs on the goroutine that reads from Redis and must not block; it may call
 // stop, and Watch. After stop no call begins; one that has begun may still be
@@ -165,7 +166,10 @@ func (s *Store) Tracked(ctx context.Context, reads ...rueidis.Completed) ([]ruei
 	results := make([]rueidis.RedisResult, len(reads))
 	var err error
 	if s.cluster {
-		err = s.trackOnNodes(ctx, reads, results)
+		var masters masters
+		if masters, err = s.masters(ctx); err == nil {
+			err = s.trackOnNodes(ctx, masters, reads, results)
+		}
 	} else {
 		all := make([]int, len(reads))
 		for i := range all {
@@ -226,11 +230,7 @@ func (s *Store) patiently(ctx context.Context, server rueidis.Client, commands [
 // trackOnNodes asks each node of a cluster by itself. The client for the whole
 // cluster would send a read after its slot, but not the CLIENT CACHING before it,
 // so that the read were silently not tracked.
-func (s *Store) trackOnNodes(ctx context.Context, reads []rueidis.Completed, results []rueidis.RedisResult) error {
-	masters, err := s.masters(ctx)
-	if err != nil {
-		return err
-	}
+func (s *Store) trackOnNodes(ctx context.Context, masters masters, reads []rueidis.Completed, results []rueidis.RedisResult) error {
 	at := make([]string, len(reads))
 	pending := make([]int, len(reads))
 	for i := range reads {
