@@ -1,0 +1,264 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-leasehold/leasehold/coordinator"
+)
+
+// home is one segment, as this process reaches it.
+type home struct {
+	stock *Stock
+	index int
+	keys  keys
+
+	bucket atomic.Int64 // of orders, the one that the server last named
+	lane   lane
+	puller puller
+}
+
+func newHome(s *Stock, i int) *home {
+	h := &home{stock: s, index: i, keys: newKeys(s.settings.KeyPrefix, s.name, i)}
+	h.lane.home, h.puller.home = h, h
+	return h
+}
+
+// verb is what an order asks of its home, by the letter that the script has for it.
+type verb byte
+
+// The verbs. Each order of one is done once, but for those without an ID.
+const (
+	deduct    verb = 'D'
+	reserve   verb = 'V'
+	confirm   verb = 'C'
+	cancel    verb = 'X'
+	giveBack  verb = 'R'
+	restock   verb = 'S'
+	extend    verb = 'E'
+	query     verb = 'Q' // what is on record
+	unnamed   verb = 'N' // deduct, with no ID: counts for its user
+	nameless  verb = 'A' // deduct, with neither ID nor user
+	cancelled verb = 0   // left before it was sent
+)
+
+// once says that it must not be done twice, and the script can't tell.
+func (v verb) once() bool { return v == unnamed || v == nameless }
+
+// order is what one call asks.
+type order struct {
+	verb     verb
+	field    string // what it is called on record
+	quantity int64
+	ttl      time.Duration // reserve, extend
+}
+
+// outcome is what became of it.
+type outcome struct {
+	status status
+	left   time.Duration // reserve, extend: until the deadline, when it was asked
+	asked  time.Time     // when that was, before the script was run
+	err    error         // status failed
+}
+
+// status is an answer of the script, by the number it has there.
+type status int
+
+const (
+	statusShort    status = 0
+	statusDone     status = 1
+	statusAgain    status = 2
+	statusMismatch status = -1
+	statusReturned status = -2
+	statusExpired  status = -3
+	statusReserved status = -4
+	statusOver     status = -5
+	statusUnknown  status = -6
+	statusBusy     status = -7
+	statusTaken    status = -8
+	statusFull     status = -9
+	statusFailed   status = -100 // see err
+)
+
+func failed(err error) outcome { return outcome{status: statusFailed, err: err} }
+
+// credit is the total that a donor has ever given to a segment.
+type credit struct {
+	donor int
+	total string
+}
+
+var errUnreadable = errors.New("segment: an answer makes no sense")
+
+// batch is what is asked of one home in one script.
+type batch struct {
+	credits  []credit
+	orders   []order // one answer each
+	nameless []group // and one each
+}
+
+// group is a number of orders with neither ID nor user, of one quantity.
+type group struct {
+	quantity int64
+	count    int
+	served   int // set by the answer
+}
+
+// tries bounds how often the server may name another bucket in one call: it
+// changes once in Config.Remember.
+const tries = 5
+
+// ask has one script do what the batch asks. It returns one outcome for each
+// order; nil where nothing at all was done.
+func (h *home) ask(b *batch) ([]outcome, error) {
+	s := h.stock
+	for range tries {
+		set, err := s.set()
+		if err != nil {
+			return nil, err
+		}
+		asked := time.Now()
+		a := s.run(h.call(ordersScript, set, b))[0]
+		if a.err != nil {
+			s.noteEpoch(set, a.err)
+			return nil, a.err
+		}
+		values, err := a.message.ToArray()
+		if err != nil || len(values) == 0 {
+			return nil, fmt.Errorf("%w: orders: %w", coordinator.ErrUnavailable, errUnreadable)
+		}
+		if stored, bucket, other := another(values); other {
+			if err := h.rotate(set, stored, bucket); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		return h.read(b, values[1:], asked)
+	}
+	return nil, fmt.Errorf("%w: stock %q: the server names another bucket each time", coordinator.ErrUnavailable, s.name)
+}
+
+// common are the keys and arguments that most scripts begin with.
+func (h *home) common(set string) (keys, args []string) {
+	bucket := h.bucket.Load()
+	keys = []string{h.keys.books, h.keys.orders(bucket), h.keys.orders(bucket - 1), h.keys.open, h.keys.due, h.keys.users}
+	args = []string{set, h.stock.remember(), number(bucket), number(h.stock.conf.PerUser)}
+	return keys, args
+}
+
+// call makes a batch into a call. Orders that ask the same, one behind the
+// other, are a group.
+func (h *home) call(script *script, set string, b *batch) call {
+	keys, head := h.common(set)
+	args := make([]string, 0, len(head)+1+2*len(b.credits)+4*len(b.nameless)+len(b.orders)+16)
+	args = append(append(args, head...), strconv.Itoa(len(b.credits)))
+	for _, c := range b.credits {
+		args = append(args, strconv.Itoa(c.donor), c.total)
+	}
+	once := len(b.nameless) > 0
+	for i := 0; i < len(b.orders); {
+		first := &b.orders[i]
+		once = once || first.verb.once()
+		at := len(args)
+		args = append(args, string(first.verb), number(first.quantity), micros(first.ttl), "")
+		n := 0
+		for ; i < len(b.orders); i, n = i+1, n+1 {
+			o := &b.orders[i]
+			if o.verb != first.verb || o.quantity != first.quantity || o.ttl != first.ttl {
+				break
+			}
+			args = append(args, o.field)
+		}
+		args[at+3] = strconv.Itoa(n)
+	}
+	for _, g := range b.nameless {
+		args = append(args, string(nameless), number(g.quantity), "0", strconv.Itoa(g.count))
+	}
+	return call{script: script, keys: keys, args: args, once: once}
+}
+
+// another tells whether the script has named another bucket than the caller,
+// and which, and which is stored.
+func another(values []rueidis.RedisMessage) (stored, bucket int64, other bool) {
+	if len(values) != 3 {
+		return 0, 0, false
+	}
+	if word, err := values[0].ToString(); err != nil || word != "now" {
+		return 0, 0, false
+	}
+	now, _ := values[1].ToString()
+	was, _ := values[2].ToString()
+	bucket, _ = strconv.ParseInt(now, 10, 64)
+	stored, _ = strconv.ParseInt(was, 10, 64)
+	return stored, bucket, true
+}
+
+// rotate has the segment go on to a bucket, if it is not there yet.
+func (h *home) rotate(set string, stored, bucket int64) error {
+	if stored != bucket {
+		k := &h.keys
+		a := h.stock.run(call{
+			script: rotateScript,
+			keys:   []string{k.books, k.orders(bucket), k.orders(bucket - 1), k.orders(stored), k.orders(stored - 1)},
+			args:   []string{set, h.stock.remember(), number(bucket), number(stored)},
+		})[0]
+		if a.err != nil {
+			return a.err
+		}
+		values, _ := a.message.ToArray()
+		if _, now, ok := another(values); ok {
+			bucket = now
+		}
+	}
+	h.bucket.Store(bucket)
+	return nil
+}
+
+// read reads the answers of a batch.
+func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([]outcome, error) {
+	if len(values) != len(b.orders)+len(b.nameless) {
+		return nil, fmt.Errorf("%w: orders: %w: %d answers of %d", coordinator.ErrUnavailable, errUnreadable, len(values), len(b.orders)+len(b.nameless))
+	}
+	outcomes := make([]outcome, len(b.orders))
+	raised := false
+	for i := range outcomes {
+		n, err := values[i].AsInt64()
+		out := outcome{status: status(n), asked: asked}
+		if err != nil {
+			pair, err := values[i].AsIntSlice()
+			if err != nil || len(pair) != 2 {
+				return nil, fmt.Errorf("%w: orders: %w", coordinator.ErrUnavailable, errUnreadable)
+			}
+			out.status, out.left = status(pair[0]), time.Duration(pair[1])*time.Microsecond
+		}
+		outcomes[i] = out
+		switch b.orders[i].verb {
+		case giveBack, cancel, restock:
+			raised = true
+		}
+	}
+	for i := range b.nameless {
+		n, err := values[len(outcomes)+i].AsInt64()
+		if err != nil {
+			return nil, fmt.Errorf("%w: orders: %w", coordinator.ErrUnavailable, errUnreadable)
+		}
+		b.nameless[i].served = int(n)
+	}
+	if raised {
+		// Before anybody is told: whoever restocks and then deducts is not to
+		// hear of what was known before.
+		h.stock.sold.forget()
+	}
+	return outcomes, nil
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// cut splits the settings that scripts state into epoch and terms.
+func cut(set string) (epoch, terms string, ok bool) { return strings.Cut(set, ":") }

@@ -1,0 +1,194 @@
+package segment
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-leasehold/leasehold/coordinator"
+)
+
+// maxFlight is how many orders go in one script: Lua hands on less than 8,000
+// values at once, and a script must not keep the server for long.
+const maxFlight = 1000
+
+// lane has the calls of this process at one segment travel together: while one
+// flight is on its way, the next is collected. Nothing waits for a timer, and
+// a call that is alone leaves at once.
+//
+// The goroutine that sends flights starts with the first and ends when there
+// is no next one; what it sends ends in time, or with the coordinator.
+type lane struct {
+	home *home
+
+	mu      sync.Mutex
+	flying  bool
+	waiting int       // calls in flights that have not landed
+	next    []*flight // not sent yet; the last is being collected
+}
+
+// flight is a number of calls that go in one script.
+type flight struct {
+	// Guarded by the lane's mu until sent.
+	sent     bool
+	boarded  int
+	orders   []order
+	nameless []groupCall
+
+	// Written before landed is closed.
+	outcomes []outcome
+	err      error // of the nameless
+	landed   chan struct{}
+}
+
+// groupCall is a group, whose callers are served first come, first served.
+type groupCall struct {
+	group
+	claimed *atomic.Int64
+}
+
+// submit has an order travel, and waits for its outcome, or for the end of ctx.
+func (l *lane) submit(ctx context.Context, o order) outcome {
+	l.mu.Lock()
+	if limit := l.home.stock.conf.MaxWaiting; limit > 0 && l.waiting >= limit {
+		l.mu.Unlock()
+		return failed(fmt.Errorf("%w: %d calls wait at segment %d", coordinator.ErrTooManyWaiters, limit, l.home.index))
+	}
+	f := l.collecting()
+	at, claimed := f.board(&o)
+	l.waiting++
+	if !l.flying {
+		l.flying = true
+		go l.fly()
+	}
+	l.mu.Unlock()
+	if done := ctx.Done(); done != nil {
+		select {
+		case <-f.landed:
+		case <-done:
+			return l.leave(ctx, f, at, &o)
+		}
+	} else {
+		<-f.landed
+	}
+	switch {
+	case claimed == nil:
+		return f.outcomes[at]
+	case f.err != nil:
+		return failed(f.err)
+	case claimed.Add(1) <= int64(f.nameless[at].served):
+		return outcome{status: statusDone}
+	}
+	return outcome{status: statusShort}
+}
+
+// collecting returns the flight that is being collected. It needs mu.
+func (l *lane) collecting() *flight {
+	if n := len(l.next); n > 0 {
+		if f := l.next[n-1]; len(f.orders)+len(f.nameless) < maxFlight {
+			return f
+		}
+	}
+	f := &flight{landed: make(chan struct{})}
+	l.next = append(l.next, f)
+	return f
+}
+
+// board takes an order in, and says where it is. It needs the lane's mu.
+func (f *flight) board(o *order) (at int, claimed *atomic.Int64) {
+	f.boarded++
+	if o.verb != nameless {
+		f.orders = append(f.orders, *o)
+		return len(f.orders) - 1, nil
+	}
+	for i := range f.nameless {
+		if g := &f.nameless[i]; g.quantity == o.quantity {
+			g.count++
+			return i, g.claimed
+		}
+	}
+	f.nameless = append(f.nameless, groupCall{group{quantity: o.quantity, count: 1}, &atomic.Int64{}})
+	return len(f.nameless) - 1, f.nameless[len(f.nameless)-1].claimed
+}
+
+// leave is for a caller whose context has ended.
+func (l *lane) leave(ctx context.Context, f *flight, at int, o *order) outcome {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cause := context.Cause(ctx)
+	if f.sent {
+		return failed(fmt.Errorf("%w: %w", ErrUncertain, cause))
+	}
+	if o.verb == nameless {
+		f.nameless[at].count--
+	} else {
+		f.orders[at].verb = cancelled
+	}
+	return failed(fmt.Errorf("not sent: %w", cause))
+}
+
+// fly is the goroutine that sends flights.
+func (l *lane) fly() {
+	for {
+		l.mu.Lock()
+		if len(l.next) == 0 {
+			l.flying = false
+			l.next = nil
+			l.mu.Unlock()
+			return
+		}
+		f := l.next[0]
+		l.next = l.next[1:]
+		f.sent = true
+		l.mu.Unlock()
+		f.serve(l.home)
+		l.mu.Lock()
+		l.waiting -= f.boarded
+		l.mu.Unlock()
+		close(f.landed)
+	}
+}
+
+// serve sends the flight. What may be done once only goes in a script of its own, which is
+// not sent again when its answer is lost.
+func (f *flight) serve(h *home) {
+	f.outcomes = make([]outcome, len(f.orders))
+	var named, once batch
+	var namedAt, onceAt []int
+	for i := range f.orders {
+		switch v := f.orders[i].verb; {
+		case v == cancelled:
+		case v.once():
+			once.orders, onceAt = append(once.orders, f.orders[i]), append(onceAt, i)
+		default:
+			named.orders, namedAt = append(named.orders, f.orders[i]), append(namedAt, i)
+		}
+	}
+	for i := range f.nameless {
+		once.nameless = append(once.nameless, f.nameless[i].group)
+	}
+	f.part(h, &named, namedAt)
+	f.part(h, &once, onceAt)
+}
+
+func (f *flight) part(h *home, b *batch, at []int) {
+	if len(b.orders)+len(b.nameless) == 0 {
+		return
+	}
+	outcomes, err := h.ask(b)
+	for i, to := range at {
+		if err != nil {
+			f.outcomes[to] = failed(err)
+		} else {
+			f.outcomes[to] = outcomes[i]
+		}
+	}
+	if err == nil {
+		for i := range b.nameless {
+			f.nameless[i].served = b.nameless[i].served
+		}
+	} else if len(b.nameless) > 0 {
+		f.err = err
+	}
+}

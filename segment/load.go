@@ -1,0 +1,218 @@
+package segment
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-leasehold/leasehold/coordinator"
+)
+
+// Load sets the stock up with a number of units (0 is one, too), spread evenly, once: where it is loaded
+// already the error is [ErrLoaded], so every process of a fleet may call it when it
+// starts. Where one has crashed half way, Load with the same units ends it. It may
+// be sent again after an error. ctx is looked at between steps.
+func (s *Stock) Load(ctx context.Context, units int64) error {
+	return s.about2(s.load(ctx, units, false))
+}
+
+// Reset sets the stock up anew, whatever it was: with other units, and, in processes that have another
+// Config, other settings. Orders, reservations, and what users had are forgotten; calls that
+// are under way get [ErrEpoch], or were before it. It is for a new sale, not for a running one: an order that is
+// sent again after it takes again.
+func (s *Stock) Reset(ctx context.Context, units int64) error {
+	return s.about2(s.load(ctx, units, true))
+}
+
+func (s *Stock) about2(err error) error {
+	if err == nil {
+		return nil
+	}
+	return s.about(err, nil)
+}
+
+func (s *Stock) load(ctx context.Context, units int64, reset bool) error {
+	if ctx == nil {
+		return invalid("the context is nil")
+	}
+	if units < 0 || units > MaxUnits {
+		return invalid("a stock of %d units is not within 0 and %d", units, int64(MaxUnits))
+	}
+	var nonce [8]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	by := hex.EncodeToString(nonce[:])
+	flag := "0"
+	if reset {
+		flag = "1"
+	}
+	defer s.sold.forget()
+	a := s.run(call{script: loadBeginScript, keys: []string{s.meta}, args: []string{s.conf.terms(), number(units), by, flag}})[0]
+	if a.err != nil {
+		return a.err
+	}
+	begun, err := a.message.AsStrSlice()
+	if err != nil || len(begun) != 2 {
+		return fmt.Errorf("%w: load: %w", coordinator.ErrUnavailable, errUnreadable)
+	}
+	epoch, before := begun[0], begun[1]
+	set := epoch + ":" + s.conf.terms()
+	if err := s.loadSegments(ctx, epoch, set, units); err != nil {
+		return err
+	}
+	if err := s.dropBeyond(ctx, epoch, before); err != nil {
+		return err
+	}
+	if a = s.run(call{script: loadEndScript, keys: []string{s.meta}, args: []string{set, by}})[0]; a.err != nil {
+		return a.err
+	}
+	s.epoch.Store(&set)
+	return nil
+}
+
+// share is how many of units segment i of n gets.
+func share(units int64, i, n int) int64 {
+	part := units / int64(n)
+	if int64(i) < units%int64(n) {
+		part++
+	}
+	return part
+}
+
+// loadSegments gives each segment its share.
+func (s *Stock) loadSegments(ctx context.Context, epoch, set string, units int64) error {
+	type target struct {
+		home           *home
+		bucket, stored int64
+	}
+	todo := make([]target, len(s.homes))
+	for i, h := range s.homes {
+		todo[i].home = h
+	}
+	for range tries {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: loading is not ended: %w", ErrUncertain, context.Cause(ctx))
+		}
+		calls := make([]call, len(todo))
+		for i, t := range todo {
+			k := &t.home.keys
+			calls[i] = call{
+				script: loadScript,
+				keys: []string{
+					k.books, k.orders(t.bucket), k.orders(t.bucket - 1), k.open, k.due, k.users,
+					k.orders(t.stored), k.orders(t.stored - 1), k.parts,
+				},
+				args: []string{
+					set, epoch, s.remember(), number(share(units, t.home.index, len(s.homes))),
+					number(t.bucket), number(t.stored),
+				},
+			}
+		}
+		var again []target
+		for i, a := range s.run(calls...) {
+			if a.err != nil {
+				return a.err
+			}
+			values, _ := a.message.ToArray()
+			if stored, bucket, other := another(values); other {
+				again = append(again, target{todo[i].home, bucket, stored})
+			} else {
+				todo[i].home.bucket.Store(todo[i].bucket)
+			}
+		}
+		if len(again) == 0 {
+			return nil
+		}
+		todo = again
+	}
+	return fmt.Errorf("%w: load: the server names another bucket each time", coordinator.ErrUnavailable)
+}
+
+// dropBeyond drops the segments that the epoch before had and this one has not.
+func (s *Stock) dropBeyond(ctx context.Context, epoch, before string) error {
+	_, terms, _ := cut(before)
+	count, _, _ := strings.Cut(terms, ":")
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return nil //nolint:nilerr // there was none before
+	}
+	return s.dropSegments(ctx, epoch, len(s.homes), n)
+}
+
+// dropSegments drops segments from one index to another, of an epoch that is at most the one given.
+func (s *Stock) dropSegments(ctx context.Context, epoch string, from, to int) error {
+	for i := from; i < to; i++ {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: not ended: %w", ErrUncertain, context.Cause(ctx))
+		}
+		k := newKeys(s.settings.KeyPrefix, s.name, i)
+		bucket, err := s.bucketOf(k.books)
+		if err != nil {
+			return err
+		}
+		a := s.run(call{
+			script: dropScript,
+			keys:   []string{k.books, k.orders(bucket), k.orders(bucket - 1), k.open, k.due, k.users, k.parts},
+			args:   []string{epoch},
+		})[0]
+		if a.err != nil {
+			return a.err
+		}
+	}
+	return nil
+}
+
+// bucketOf reads which bucket a segment has stored.
+func (s *Stock) bucketOf(books string) (int64, error) {
+	client, err := s.c.Plain()
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	n, err := client.Do(ctx, client.B().Hget().Key(books).Field("bucket").Build()).AsInt64()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return 0, explain(err)
+	}
+	return n, nil
+}
+
+// Drop removes the stock from the server, with everything that is known of it. It must not be in use: calls
+// under way get [ErrNotLoaded] or [ErrEpoch]. It may be sent again after an error.
+func (s *Stock) Drop(ctx context.Context) error {
+	if ctx == nil {
+		return s.about(invalid("the context is nil"), nil)
+	}
+	defer s.sold.forget()
+	defer s.epoch.Store(nil)
+	a := s.run(call{script: attachScript, keys: []string{s.meta}})[0]
+	if a.err != nil {
+		return s.about(a.err, nil)
+	}
+	found, err := a.message.AsStrSlice()
+	if err != nil || len(found) != 2 {
+		return s.about(fmt.Errorf("%w: drop: %w", coordinator.ErrUnavailable, errUnreadable), nil)
+	}
+	n, newest := len(s.homes), "0"
+	for _, set := range found {
+		epoch, terms, ok := cut(set)
+		if !ok {
+			continue
+		}
+		newest = epoch
+		count, _, _ := strings.Cut(terms, ":")
+		if segments, err := strconv.Atoi(count); err == nil {
+			n = max(n, segments)
+		}
+	}
+	// Last, what knows of all the others.
+	if err := s.dropSegments(ctx, newest, 0, n); err != nil {
+		return s.about(err, nil)
+	}
+	a = s.run(call{script: forgetScript, keys: []string{s.meta}, args: []string{found[0], found[1]}})[0]
+	return s.about2(a.err)
+}

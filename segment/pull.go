@@ -1,0 +1,318 @@
+package segment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-leasehold/leasehold/coordinator"
+)
+
+// puller moves units to a home that is short, for all calls of this process that
+// wait there. Units move, orders don't: a donor gives, and says how much it has ever given
+// to this home; the home takes the difference to what it has ever received, and the
+// waiting orders are tried in that same script. Either step may be lost, late, or done
+// twice.
+//
+// Its goroutine starts with the first order that waits and ends with the last.
+type puller struct {
+	home *home
+
+	mu      sync.Mutex
+	running bool
+	waiting []*waiter
+}
+
+// waiter is a call whose order found its home short.
+type waiter struct {
+	order order
+	out   chan outcome // has room for one
+
+	// Guarded by the puller's mu.
+	asked bool // a script with the order may be on its way
+	gone  bool // nobody waits any more
+}
+
+// submit has units moved until the order is served, or it is proved that there
+// are not enough, or ctx has ended.
+func (p *puller) submit(ctx context.Context, o order) outcome {
+	w := &waiter{order: o, out: make(chan outcome, 1)}
+	p.mu.Lock()
+	p.waiting = append(p.waiting, w)
+	if !p.running {
+		p.running = true
+		go p.run()
+	}
+	p.mu.Unlock()
+	select {
+	case out := <-w.out:
+		return out
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case out := <-w.out: // it was served in the same moment
+		return out
+	default:
+	}
+	w.gone = true
+	if w.asked {
+		return failed(fmt.Errorf("%w: %w", ErrUncertain, context.Cause(ctx)))
+	}
+	return failed(fmt.Errorf("not served: %w", context.Cause(ctx)))
+}
+
+// take returns those who wait, at most as many as go in a script; none ends the goroutine.
+func (p *puller) take() []*waiter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool { return w.gone })
+	if len(p.waiting) == 0 {
+		p.waiting = nil
+		p.running = false
+		return nil
+	}
+	return slices.Clone(p.waiting[:min(len(p.waiting), maxFlight)])
+}
+
+// answer gives a waiter its outcome.
+func (p *puller) answer(w *waiter, out outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.gone = true
+	w.out <- out
+}
+
+// run is the goroutine.
+func (p *puller) run() {
+	var turn *coordinator.Hold
+	defer func() {
+		if turn != nil {
+			_ = turn.Unlock() // its loss does no harm: it keeps pullers apart, and that matters for speed alone
+		}
+	}()
+	misses := 0
+	for {
+		batch := p.take()
+		if len(batch) == 0 {
+			return
+		}
+		served, err := p.round(batch)
+		switch {
+		case err != nil:
+			for _, w := range batch {
+				if !w.isGone(p) {
+					p.answer(w, failed(err))
+				}
+			}
+			misses = 0
+		case served > 0:
+			misses = 0
+		default:
+			misses++
+			if misses == 2 && turn == nil {
+				turn = p.turn()
+			}
+			pause := time.Millisecond << min(misses, 6)
+			time.Sleep(pause/2 + rand.N(pause))
+		}
+	}
+}
+
+// turn keeps two pullers from passing the last units to and fro.
+func (p *puller) turn() *coordinator.Hold {
+	s := p.home.stock
+	hold, err := s.c.Mutex(s.name+"/pull").TryLockFor(context.Background(), time.Second)
+	if err != nil {
+		return nil
+	}
+	return hold
+}
+
+func (w *waiter) isGone(p *puller) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return w.gone
+}
+
+// round looks at all segments and moves units, or proves that there are none. It says
+// how many orders it has decided.
+func (p *puller) round(batch []*waiter) (served int, err error) {
+	s, started, generation := p.home.stock, time.Now(), p.home.stock.sold.generation()
+	first, err := s.look()
+	if err != nil {
+		return 0, err
+	}
+	if first.underWay() != 0 {
+		if err := s.settle(); err != nil {
+			return 0, err
+		}
+		if first, err = s.look(); err != nil {
+			return 0, err
+		}
+	}
+	least := slices.MinFunc(batch, func(a, b *waiter) int { return cmp.Compare(a.order.quantity, b.order.quantity) })
+	if first.available()-first.undecided() >= least.order.quantity {
+		before := len(batch)
+		batch, err = p.move(batch, first)
+		if err != nil || before > len(batch) {
+			return before - len(batch), err
+		}
+		if first, err = s.look(); err != nil {
+			return 0, err
+		}
+	}
+	second, err := s.look()
+	if err != nil || !first.proves(second) {
+		return 0, err
+	}
+	// A record may be older than the proof, and forgotten by its end.
+	if time.Since(started) > s.conf.Remember/2 {
+		return 0, nil
+	}
+	sum := first.available()
+	return p.refuse(batch, sum, second, generation)
+}
+
+// move has the fullest segments give units to this one, and tries the waiting orders with
+// each. It returns those still waiting.
+func (p *puller) move(batch []*waiter, seen survey) ([]*waiter, error) {
+	h := p.home
+	_, got, err := h.stock.pairs(h)
+	if err != nil {
+		return batch, err
+	}
+	donors := make([]int, 0, len(seen))
+	for i := range seen {
+		if i != h.index && seen[i].left > 0 {
+			donors = append(donors, i)
+		}
+	}
+	slices.SortFunc(donors, func(a, b int) int { return cmp.Compare(seen[b].left, seen[a].left) })
+	here := seen[h.index].left
+	if len(donors) == 0 { // all that there is came here meanwhile
+		return p.try(nil, batch)
+	}
+	for _, donor := range donors {
+		want := -here
+		for _, w := range batch {
+			want += w.order.quantity
+		}
+		received := got[pair{donor, h.index}]
+		total, _, err := h.stock.homes[donor].give(h.index, received, max(want, 1))
+		if err != nil {
+			return batch, err
+		}
+		if batch, err = p.try([]credit{{donor, total}}, batch); err != nil || len(batch) == 0 {
+			return batch, err
+		}
+		here = 0 // what came was less than is wanted, or was taken by others
+	}
+	return batch, nil
+}
+
+// try credits units and tries orders at home in one script. It returns those that were short.
+// What may be done once only is tried in a script of its own.
+func (p *puller) try(credits []credit, waiting []*waiter) (still []*waiter, err error) {
+	b := batch{credits: credits}
+	var named, once []*waiter
+	p.mu.Lock()
+	for _, w := range waiting {
+		if w.gone {
+			continue
+		}
+		w.asked = true
+		if w.order.verb.once() {
+			once = append(once, w)
+		} else {
+			named = append(named, w)
+			b.orders = append(b.orders, w.order)
+		}
+	}
+	p.mu.Unlock()
+	outcomes, err := p.home.ask(&b)
+	if err != nil {
+		return append(named, once...), err
+	}
+	for i, w := range named {
+		still = p.told(still, w, outcomes[i])
+	}
+	for _, w := range once {
+		b := batch{}
+		if w.order.verb == nameless {
+			b.nameless = []group{{quantity: w.order.quantity, count: 1}}
+		} else {
+			b.orders = []order{w.order}
+		}
+		outcomes, err := p.home.ask(&b)
+		out := outcome{status: statusShort}
+		switch {
+		case err != nil:
+			out = failed(err)
+		case len(outcomes) > 0:
+			out = outcomes[0]
+		case b.nameless[0].served > 0:
+			out.status = statusDone
+		}
+		still = p.told(still, w, out)
+	}
+	return still, nil
+}
+
+// told passes an outcome on, unless the order was short: then it goes on waiting.
+func (p *puller) told(still []*waiter, w *waiter, out outcome) []*waiter {
+	if out.status == statusShort {
+		p.idle(w)
+		return append(still, w)
+	}
+	p.answer(w, out)
+	return still
+}
+
+// idle notes that no script with the order is on its way.
+func (p *puller) idle(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.asked = false
+}
+
+// refuse tells those who want more than the sum that it is sold out: that was all
+// there was at one moment since they asked. Last, their home is asked once more, for a
+// twin of the order may have taken meanwhile.
+func (p *puller) refuse(batch []*waiter, sum int64, seen survey, generation uint64) (int, error) {
+	var lost []*waiter
+	for _, w := range batch {
+		if w.order.quantity > sum {
+			lost = append(lost, w)
+		}
+	}
+	if len(lost) == 0 {
+		return 0, nil
+	}
+	still, err := p.try(nil, lost)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range still {
+		p.answer(w, failed(p.home.stock.sold.err))
+	}
+	p.home.stock.sold.learn(sum, seen, generation)
+	return len(lost), nil
+}
+
+// pulls says that an outcome is one that moving units may change.
+func pulls(out *outcome) bool { return out.status == statusShort }
+
+// do has an order done at its home, wherever the units are.
+func (s *Stock) do(ctx context.Context, h *home, o order) outcome {
+	out := h.lane.submit(ctx, o)
+	if pulls(&out) {
+		out = h.puller.submit(ctx, o)
+	}
+	return out
+}

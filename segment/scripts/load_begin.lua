@@ -1,0 +1,26 @@
+-- Begins to load a stock, or to load it anew, or goes on where somebody has begun and not ended.
+--
+-- KEYS[1]  meta   hash, at segment 0: set (of the epoch in use), loading (of the one being loaded), total, next, by
+-- ARGV[1]  settings  <segments>:<remember>:<limit>
+-- ARGV[2]  total     units
+-- ARGV[3]  by        names this call of Load
+-- ARGV[4]  reset     1: also where the stock is loaded
+--
+-- Returns  {epoch, set of the epoch before or ''}  as texts: go on and load
+--          {}                       it is loaded, by this very call
+-- Retry    safe
+local found = redis.call('HMGET', KEYS[1], 'set', 'loading', 'total', 'next', 'by')
+local set, loading, total, last, by = found[1], found[2], found[3], tonumber(found[4] or 0), found[5]
+if set and not loading and by == ARGV[3] then
+  return {}
+elseif loading and by == ARGV[3] or loading and ARGV[4] == '0' and total == ARGV[2] and loading == text(last) .. ':' .. ARGV[1] then
+  return {text(last), set or ''}
+elseif ARGV[4] == '0' and loading then
+  return redis.error_reply('LOADING ' .. total .. ' ' .. loading)
+elseif ARGV[4] == '0' and set then
+  return redis.error_reply('LOADED ' .. set)
+end
+-- The clock, so that the epochs of a stock that was dropped are not used again.
+local epoch = text(math.max(last + 1, now))
+redis.call('HSET', KEYS[1], 'loading', epoch .. ':' .. ARGV[1], 'total', ARGV[2], 'next', epoch, 'by', ARGV[3])
+return {epoch, set or ''}
