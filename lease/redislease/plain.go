@@ -102,6 +102,15 @@ func (p *plain) get(dial func() (*plainClient, error)) (*plainClient, error) {
 	return client, err
 }
 
+// cut closes all connections and lets no other be opened: what waits for one
+// goes on, and learns that it is over.
+func (p *plain) cut() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.conns.close()
+}
+
 // close ends the client, or the try to make it. It waits for that try no longer
 // than ctx: a user's own function may be a part of it.
 func (p *plain) close(ctx context.Context) error {
@@ -109,14 +118,13 @@ func (p *plain) close(ctx context.Context) error {
 	p.closed = true
 	m, client := p.making, p.client
 	p.mu.Unlock()
-	defer p.conns.close()
 	if client != nil {
 		client.Client.Close()
 	}
+	p.cut()
 	if m == nil {
 		return nil
 	}
-	p.conns.close() // nothing would end it sooner
 	select {
 	case <-m.done:
 		return nil

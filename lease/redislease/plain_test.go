@@ -218,7 +218,7 @@ func TestPlainLeavesAReplica(t *testing.T) {
 	for _, byPlain := range []bool{true, false} {
 		old, next := redistest.Start(t), redistest.Start(t)
 		option, g := old.Option(), &gate{}
-		option.DialCtxFn = g.DialCtx
+		option.DialCtxFn, option.PipelineMultiplex = g.DialCtx, -1 // no further connection is made by the way
 		p := openWith(t, option, "p", redislease.Config{})
 		plain := plainOf(t, p)
 		set(t, plain, "k", "1")
@@ -240,7 +240,7 @@ func TestPlainLeavesAReplica(t *testing.T) {
 			require.Equal(c, "next", value)
 		})
 		if byPlain {
-			require.Len(t, p.ofType(lease.Disconnected), 0, "the leases have a connection of their own")
+			require.Empty(t, p.ofType(lease.Disconnected), "the leases have a connection of their own")
 		}
 		p.close()
 	}

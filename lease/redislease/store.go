@@ -210,7 +210,7 @@ func (s *Store) Close(ctx context.Context) error {
 func (s *Store) shut(ctx context.Context) error {
 	// Lets whatever waits for the server, or for a connection, go on.
 	defer context.AfterFunc(ctx, s.conns.close)()
-	defer context.AfterFunc(ctx, s.plain.conns.close)()
+	defer context.AfterFunc(ctx, s.plain.cut)()
 	for _, l := range s.lanes {
 		l.close()
 	}

@@ -13,10 +13,16 @@ import (
 	"github.com/go-leasehold/leasehold/lease/redislease"
 )
 
+// startNode starts a node of a cluster that no other will take for dead.
+func startNode(t testing.TB) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "600000")
+}
+
 // startPair starts a cluster of two masters with half of the slots each.
 func startPair(t testing.TB) (low, high *redistest.Server) {
 	t.Helper()
-	low, high = redistest.Start(t, "--cluster-enabled", "yes"), redistest.Start(t, "--cluster-enabled", "yes")
+	low, high = startNode(t), startNode(t)
 	low.Do(t, "CLUSTER", "ADDSLOTSRANGE", "0", "8191")
 	high.Do(t, "CLUSTER", "ADDSLOTSRANGE", "8192", "16383")
 	high.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", "2")
@@ -122,7 +128,7 @@ func TestTrackedFollowsAMove(t *testing.T) {
 		eventually(t, func(c *collector) { require.Equal(c, before+1, foo.calls.Load()) })
 	}
 
-	third := redistest.Start(t, "--cluster-enabled", "yes")
+	third := startNode(t)
 	meet(t, low, high, third)
 	read(t, p, "foo")
 	before := foo.calls.Load()
@@ -131,4 +137,11 @@ func TestTrackedFollowsAMove(t *testing.T) {
 	read(t, p, "foo", "bar")
 	third.Do(t, "SET", "foo", "third")
 	eventually(t, func(c *collector) { require.Equal(c, before+2, foo.calls.Load()) })
+
+	low.Kill()
+	for range 10 { // whichever node is asked for the slots first
+		read(t, p, "foo")
+	}
+	_, err := p.Tracked(t.Context(), plain.B().Get().Key("foo").Build(), plain.B().Get().Key("bar").Build())
+	require.ErrorContains(t, err, "the server is down")
 }
