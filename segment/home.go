@@ -20,6 +20,7 @@ type home struct {
 	keys  keys
 
 	bucket atomic.Int64 // of orders, the one that the server last named
+	long   atomic.Int64 // how many batches are still to go the long way
 	lane   lane
 	puller puller
 }
@@ -110,6 +111,22 @@ type group struct {
 	served   int // set by the answer
 }
 
+// longFor is how many batches go the long way at once when one has found something open.
+const longFor = 64
+
+// short says that a batch can go the short way.
+func (h *home) short(b *batch) bool {
+	if len(b.credits) > 0 || h.stock.conf.PerUser > 0 || h.long.Load() > 0 && h.long.Add(-1) >= 0 {
+		return false
+	}
+	for i := range b.orders {
+		if b.orders[i].verb != deduct {
+			return false
+		}
+	}
+	return true
+}
+
 // tries bounds how often the server may name another bucket in one call: it
 // changes once in Config.Remember.
 const tries = 5
@@ -117,14 +134,17 @@ const tries = 5
 // ask has one script do what the batch asks. It returns one outcome for each
 // order; nil where nothing at all was done.
 func (h *home) ask(b *batch) ([]outcome, error) {
-	s := h.stock
+	s, script := h.stock, ordersScript
+	if h.short(b) {
+		script = deductScript
+	}
 	for range tries {
 		set, err := s.set()
 		if err != nil {
 			return nil, err
 		}
 		asked := time.Now()
-		a := s.run(h.call(ordersScript, set, b))[0]
+		a := s.run(h.call(script, set, b))[0]
 		if a.err != nil {
 			s.noteEpoch(set, a.err)
 			return nil, a.err
@@ -137,6 +157,11 @@ func (h *home) ask(b *batch) ([]outcome, error) {
 			if err := h.rotate(set, stored, bucket); err != nil {
 				return nil, err
 			}
+			continue
+		}
+		if word, err := values[0].ToString(); err == nil && word == "long" {
+			script = ordersScript
+			h.long.Store(longFor)
 			continue
 		}
 		return h.read(b, values[1:], asked)

@@ -23,6 +23,7 @@ type script struct {
 // The scripts, each with the prelude before it, and the books where it says.
 var (
 	ordersScript    = newScript("orders")
+	deductScript    = newScript("deduct")
 	lookScript      = newScript("look")
 	giveScript      = newScript("give")
 	rotateScript    = newScript("rotate")

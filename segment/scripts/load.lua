@@ -35,7 +35,8 @@ if text(bucket) ~= ARGV[5] or text(stored) ~= ARGV[6] then
   return {'now', text(bucket), text(stored)}
 end
 redis.call('UNLINK', unpack(KEYS))
-redis.call('HSET', KEYS[1], 'set', ARGV[1], 'bucket', text(bucket), 'prev', '0', 'left', ARGV[4], 'loaded', ARGV[4], 'rev', '1')
+redis.call('HSET', KEYS[1], 'set', ARGV[1], 'bucket', text(bucket), 'prev', '0', 'left', ARGV[4], 'loaded', ARGV[4], 'rev', '1',
+  'took', '0', 'opens', '0')
 -- Entries that are none keep the keys there, so that no script ever meets a slot that is moving and a key that never was.
 for i = 2, 3 do
   redis.call('HSET', KEYS[i], '', '')

@@ -1,0 +1,84 @@
+-- The short way of orders.lua, for what most batches are: orders to be deducted, with an ID or with neither ID nor user, at a segment
+-- where nothing is open, of a stock with no limit per user. Where it is not so, nothing is done. What D and A do must be what they
+-- do in orders.lua; a test compares them.
+--
+-- KEYS[1]  books
+-- KEYS[2]  orders
+-- KEYS[3]  before
+-- KEYS[4]  open   not used
+-- KEYS[5]  due    not used
+-- KEYS[6]  users  not used
+-- ARGV[1]  set       the settings that the caller knows
+-- ARGV[2]  remember  in µs
+-- ARGV[3]  bucket    the one that the caller named in KEYS
+-- ARGV[4]  limit     not used
+-- ARGV[5]  credits   not used
+-- ARGV[...] groups, as those of orders.lua
+--
+-- Returns  {'now', bucket, stored}   another bucket: nothing was done
+--          {'long'}                  something is open: nothing was done
+--          {0, answers...}           as orders.lua
+-- Retry    safe for D, not for A
+local call = redis.call
+local found = call('HMGET', KEYS[1], 'set', 'bucket', 'prev', 'opens', 'left', 'took', 'rev')
+if not found[1] then
+  return redis.error_reply('UNLOADED the stock is not loaded')
+elseif found[1] ~= ARGV[1] then
+  return redis.error_reply('EPOCH ' .. found[1])
+end
+local bucket = math.max(found[2], math.floor(now / ARGV[2]))
+if found[2] ~= ARGV[3] or text(bucket) ~= ARGV[3] then
+  return {'now', text(bucket), found[2]}
+elseif found[4] ~= '0' then
+  return {'long'}
+end
+local left, took = tonumber(found[5]), tonumber(found[6])
+local answers, a = {0}, 1
+local written, w = {}, 0
+local fresh = {} -- what this batch has taken
+local args = #ARGV
+local at = 6
+while at <= args do
+  local quantity, count = ARGV[at + 1], tonumber(ARGV[at + 3])
+  local n = tonumber(quantity)
+  if ARGV[at] == 'A' then
+    local served = math.min(count, math.floor(left / n))
+    left, took = left - served * n, took + served * n
+    a = a + 1
+    answers[a] = served
+    at = at + 4
+  else
+    local last = at + 3 + count
+    local present = call('HMGET', KEYS[2], unpack(ARGV, at + 4, last))
+    local before = found[3] == '1' and call('HMGET', KEYS[3], unpack(ARGV, at + 4, last))
+    local value = 't' .. quantity
+    for i = 1, count do
+      local order = ARGV[at + 3 + i]
+      local known = fresh[order] or present[i] or before and before[i]
+      a = a + 1
+      if not known then
+        if left < n then
+          answers[a] = 0
+        else
+          left, took = left - n, took + n
+          fresh[order] = value
+          written[w + 1], written[w + 2] = order, value
+          w = w + 2
+          answers[a] = 1
+        end
+      elseif known == value then
+        answers[a] = 2
+      else
+        return {'long'}
+      end
+    end
+    at = last + 1
+  end
+end
+if took > tonumber(found[6]) then
+  if w > 0 then
+    call('HSET', KEYS[2], unpack(written))
+  end
+  call('HSET', KEYS[1], 'left', text(left), 'took', text(took), 'rev', text(found[7] + 1))
+end
+return answers
