@@ -146,7 +146,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // Remaining is how many units can be sold now: what is left in all segments, and on its way between
-// them. Of a running sale it is a figure of the recent past.
+// them. Of a running sale it is a figure of the recent past. It costs a script at each
+// segment: a page that everybody looks at should keep it for a moment.
 func (s *Stock) Remaining(ctx context.Context) (int64, error) {
 	if ctx == nil {
 		return 0, s.about(invalid("the context is nil"), nil)

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -20,7 +21,7 @@ var (
 	ErrEpoch = errors.New("leasehold: the stock has other settings, or was reset")
 
 	// ErrNotLoaded: the stock has never been loaded, or its loading was not
-	// finished.
+	// finished; then Load with the same units ends it.
 	ErrNotLoaded = errors.New("leasehold: the stock is not loaded")
 
 	// ErrLoaded: Load of a stock that is loaded already. Nothing was added.
@@ -58,6 +59,10 @@ var (
 	// returned, so that a late Deduct does not take.
 	ErrUnknownOrder = errors.New("leasehold: the order is not on record")
 
+	// ErrNotDone: the context ended before anything was done, and nothing will be. The error
+	// is the context's as well.
+	ErrNotDone = errors.New("leasehold: nothing was done")
+
 	// ErrUncertain: the call ended (its context did, or the server did not
 	// answer) before it was known whether it was done. An order with an ID is
 	// asked about by sending it again; one without may or may not have taken
@@ -67,6 +72,16 @@ var (
 	// ErrAudit: the books don't balance. The text says where.
 	ErrAudit = errors.New("leasehold: the stock's books don't balance")
 )
+
+// ended joins what is said of a call with what its context says: the context's
+// error, and its cause where that is another one.
+func ended(ours error, ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return fmt.Errorf("%w: %w", ours, cause)
+	}
+	return fmt.Errorf("%w: %w: %w", ours, err, cause)
+}
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", coordinator.ErrInvalid, fmt.Sprintf(format, args...))

@@ -52,6 +52,9 @@ const (
 // once says that it must not be done twice, and the script can't tell.
 func (v verb) once() bool { return v == unnamed || v == nameless }
 
+// takes says that it wants units; the others are of orders that have some.
+func (v verb) takes() bool { return v == deduct || v == reserve || v.once() }
+
 // order is what one call asks.
 type order struct {
 	verb     verb
@@ -63,9 +66,15 @@ type order struct {
 // outcome is what became of it.
 type outcome struct {
 	status status
-	left   time.Duration // reserve, extend: until the deadline, when it was asked
-	asked  time.Time     // when that was, before the script was run
-	err    error         // status failed
+	detail *detail // where there is more to say
+}
+
+// detail is what the answers of most orders don't have.
+type detail struct {
+	err      error         // of statusFailed
+	left     time.Duration // until the deadline, when it was asked; 0: there is none
+	asked    time.Time     // when that was, before the script was run
+	quantity int64         // on record
 }
 
 // status is an answer of the script, by the number it has there.
@@ -87,7 +96,7 @@ const (
 	statusFailed   status = -100 // see err
 )
 
-func failed(err error) outcome { return outcome{status: statusFailed, err: err} }
+func failed(err error) outcome { return outcome{statusFailed, &detail{err: err}} }
 
 // credit is the total that a donor has ever given to a segment.
 type credit struct {
@@ -102,6 +111,14 @@ type batch struct {
 	credits  []credit
 	orders   []order // one answer each
 	nameless []group // and one each
+}
+
+func (b *batch) size() int64 {
+	n := len(b.orders)
+	for i := range b.nameless {
+		n += b.nameless[i].count
+	}
+	return int64(n)
 }
 
 // group is a number of orders with neither ID nor user, of one quantity.
@@ -135,6 +152,7 @@ const tries = 5
 // order; nil where nothing at all was done.
 func (h *home) ask(b *batch) ([]outcome, error) {
 	s, script := h.stock, ordersScript
+	s.counters.orders.Add(b.size())
 	if h.short(b) {
 		script = deductScript
 	}
@@ -144,6 +162,7 @@ func (h *home) ask(b *batch) ([]outcome, error) {
 			return nil, err
 		}
 		asked := time.Now()
+		s.counters.scripts.Add(1)
 		a := s.run(h.call(script, set, b))[0]
 		if a.err != nil {
 			s.noteEpoch(set, a.err)
@@ -159,12 +178,12 @@ func (h *home) ask(b *batch) ([]outcome, error) {
 			}
 			continue
 		}
-		if word, err := values[0].ToString(); err == nil && word == "long" {
+		if word(values) == "long" {
 			script = ordersScript
 			h.long.Store(longFor)
 			continue
 		}
-		return h.read(b, values[1:], asked)
+		return h.read(b, values, asked)
 	}
 	return nil, fmt.Errorf("%w: stock %q: the server names another bucket each time", coordinator.ErrUnavailable, s.name)
 }
@@ -211,10 +230,7 @@ func (h *home) call(script *script, set string, b *batch) call {
 // another tells whether the script has named another bucket than the caller,
 // and which, and which is stored.
 func another(values []rueidis.RedisMessage) (stored, bucket int64, other bool) {
-	if len(values) != 3 {
-		return 0, 0, false
-	}
-	if word, err := values[0].ToString(); err != nil || word != "now" {
+	if len(values) != 3 || word(values) != "now" {
 		return 0, 0, false
 	}
 	now, _ := values[1].ToString()
@@ -245,24 +261,38 @@ func (h *home) rotate(set string, stored, bucket int64) error {
 	return nil
 }
 
+// word is a string that stands for itself in an answer.
+func word(values []rueidis.RedisMessage) string {
+	if !values[0].IsString() {
+		return ""
+	}
+	w, _ := values[0].ToString()
+	return w
+}
+
 // read reads the answers of a batch.
 func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([]outcome, error) {
-	if len(values) != len(b.orders)+len(b.nameless) {
-		return nil, fmt.Errorf("%w: orders: %w: %d answers of %d", coordinator.ErrUnavailable, errUnreadable, len(values), len(b.orders)+len(b.nameless))
-	}
 	outcomes := make([]outcome, len(b.orders))
+	if word(values) == "all" {
+		for i := range outcomes {
+			outcomes[i].status = statusDone
+		}
+		for i := range b.nameless {
+			b.nameless[i].served = b.nameless[i].count
+		}
+		return outcomes, nil
+	}
+	values = values[1:]
+	unreadable := fmt.Errorf("%w: orders: %w", coordinator.ErrUnavailable, errUnreadable)
+	if len(values) != len(b.orders)+len(b.nameless) {
+		return nil, fmt.Errorf("%w: %d answers of %d", unreadable, len(values), len(b.orders)+len(b.nameless))
+	}
 	raised := false
 	for i := range outcomes {
-		n, err := values[i].AsInt64()
-		out := outcome{status: status(n), asked: asked}
-		if err != nil {
-			pair, err := values[i].AsIntSlice()
-			if err != nil || len(pair) != 2 {
-				return nil, fmt.Errorf("%w: orders: %w", coordinator.ErrUnavailable, errUnreadable)
-			}
-			out.status, out.left = status(pair[0]), time.Duration(pair[1])*time.Microsecond
+		var ok bool
+		if outcomes[i], ok = parseOutcome(&values[i], asked); !ok {
+			return nil, unreadable
 		}
-		outcomes[i] = out
 		switch b.orders[i].verb {
 		case giveBack, cancel, restock:
 			raised = true
@@ -271,7 +301,7 @@ func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([
 	for i := range b.nameless {
 		n, err := values[len(outcomes)+i].AsInt64()
 		if err != nil {
-			return nil, fmt.Errorf("%w: orders: %w", coordinator.ErrUnavailable, errUnreadable)
+			return nil, unreadable
 		}
 		b.nameless[i].served = int(n)
 	}
@@ -281,6 +311,20 @@ func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([
 		h.stock.sold.forget()
 	}
 	return outcomes, nil
+}
+
+func parseOutcome(m *rueidis.RedisMessage, asked time.Time) (outcome, bool) {
+	if m.IsInt64() {
+		n, err := m.ToInt64()
+		return outcome{status: status(n)}, err == nil
+	}
+	three, err := m.AsIntSlice()
+	if err != nil || len(three) != 3 {
+		return outcome{}, false
+	}
+	return outcome{status(three[0]), &detail{
+		left: time.Duration(three[1]) * time.Microsecond, asked: asked, quantity: three[2],
+	}}, true
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }

@@ -26,6 +26,7 @@ type lane struct {
 	flying  bool
 	waiting int       // calls in flights that have not landed
 	next    []*flight // not sent yet; the last is being collected
+	usual   int       // orders of the flight before
 }
 
 // flight is a number of calls that go in one script.
@@ -51,7 +52,7 @@ type groupCall struct {
 // submit has an order travel, and waits for its outcome, or for the end of ctx.
 func (l *lane) submit(ctx context.Context, o order) outcome {
 	l.mu.Lock()
-	if limit := l.home.stock.conf.MaxWaiting; limit > 0 && l.waiting >= limit {
+	if limit := l.home.stock.conf.MaxWaiting; limit > 0 && l.waiting >= limit && o.verb.takes() {
 		l.mu.Unlock()
 		return failed(fmt.Errorf("%w: %d calls wait at segment %d", coordinator.ErrTooManyWaiters, limit, l.home.index))
 	}
@@ -90,7 +91,7 @@ func (l *lane) collecting() *flight {
 			return f
 		}
 	}
-	f := &flight{landed: make(chan struct{})}
+	f := &flight{landed: make(chan struct{}), orders: make([]order, 0, l.usual)}
 	l.next = append(l.next, f)
 	return f
 }
@@ -116,16 +117,15 @@ func (f *flight) board(o *order) (at int, claimed *atomic.Int64) {
 func (l *lane) leave(ctx context.Context, f *flight, at int, o *order) outcome {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	cause := context.Cause(ctx)
 	if f.sent {
-		return failed(fmt.Errorf("%w: %w", ErrUncertain, cause))
+		return failed(ended(ErrUncertain, ctx))
 	}
 	if o.verb == nameless {
 		f.nameless[at].count--
 	} else {
 		f.orders[at].verb = cancelled
 	}
-	return failed(fmt.Errorf("not sent: %w", cause))
+	return failed(ended(ErrNotDone, ctx))
 }
 
 // fly is the goroutine that sends flights.
@@ -141,6 +141,7 @@ func (l *lane) fly() {
 		f := l.next[0]
 		l.next = l.next[1:]
 		f.sent = true
+		l.usual = len(f.orders)
 		l.mu.Unlock()
 		f.serve(l.home)
 		l.mu.Lock()
@@ -153,6 +154,16 @@ func (l *lane) fly() {
 // serve sends the flight. What may be done once only goes in a script of its own, which is
 // not sent again when its answer is lost.
 func (f *flight) serve(h *home) {
+	if f.plain() { // which is what most flights are: nothing to sort
+		f.outcomes, f.err = h.ask(&batch{orders: f.orders})
+		if f.err != nil {
+			f.outcomes = make([]outcome, len(f.orders))
+			for i := range f.outcomes {
+				f.outcomes[i] = failed(f.err)
+			}
+		}
+		return
+	}
 	f.outcomes = make([]outcome, len(f.orders))
 	var named, once batch
 	var namedAt, onceAt []int
@@ -170,6 +181,19 @@ func (f *flight) serve(h *home) {
 	}
 	f.part(h, &named, namedAt)
 	f.part(h, &once, onceAt)
+}
+
+// plain says that all goes in one script that can be sent again.
+func (f *flight) plain() bool {
+	if len(f.nameless) > 0 {
+		return false
+	}
+	for i := range f.orders {
+		if v := f.orders[i].verb; v == cancelled || v.once() {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *flight) part(h *home, b *batch, at []int) {

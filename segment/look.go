@@ -25,6 +25,7 @@ type survey []books
 
 // look looks at all segments, which sends back what is due.
 func (s *Stock) look() (survey, error) {
+	s.counters.surveys.Add(1)
 	all := make(survey, len(s.homes))
 	todo := make([]*home, len(s.homes))
 	copy(todo, s.homes)
@@ -206,6 +207,9 @@ func (h *home) give(to int, got, want int64) (total string, left int64, err erro
 	set, err := s.set()
 	if err != nil {
 		return "", 0, err
+	}
+	if want >= 0 {
+		s.counters.moves.Add(1)
 	}
 	a := s.run(call{
 		script: giveScript, keys: []string{h.keys.books},

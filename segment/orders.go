@@ -3,6 +3,7 @@ package segment
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/go-leasehold/leasehold/coordinator"
@@ -14,6 +15,8 @@ type Receipt struct {
 	Segment int
 	// Repeated: it had been taken before, and nothing more was taken now.
 	Repeated bool
+	// Quantity is how many units it has.
+	Quantity int64
 }
 
 // Deduct takes an order's units, all of them or none: nil, or [ErrSoldOut],
@@ -53,7 +56,8 @@ func (s *Stock) Deduct(ctx context.Context, o Order) (Receipt, error) {
 // and what it held is back, now or before. [ErrUnknownOrder]: it is not on record
 // (never taken, or longer ago than is remembered: then [Stock.Restock] is the way);
 // nothing came back, and it is on record as returned from now on, so that a Deduct
-// that is still on its way does not take. It may be sent again at will.
+// that is still on its way does not take. It may be sent again at will. A Quantity
+// of 0 stands for what the order has.
 func (s *Stock) Return(ctx context.Context, o Order) error {
 	_, err := s.act(ctx, &o, giveBack, 0)
 	return err
@@ -130,8 +134,8 @@ func (s *Stock) Reserve(ctx context.Context, o Order, ttl time.Duration) (*Reser
 		return nil, err
 	}
 	r := &Reservation{Receipt: receipt, stock: s, order: o}
-	if out.left > 0 {
-		r.Deadline = out.asked.Add(out.left)
+	if out.detail != nil {
+		r.Deadline = out.detail.asked.Add(out.detail.left)
 	} else {
 		r.Confirmed = true
 	}
@@ -148,7 +152,7 @@ func (r *Reservation) Confirm(ctx context.Context) error {
 func (r *Reservation) Cancel(ctx context.Context) error { return r.stock.Cancel(ctx, r.order) }
 
 // Confirm takes what an order has reserved. It may be sent again at will, and from another
-// process. [ErrExpired]: it came too late, the units went back and may have been
+// process. A Quantity of 0 stands for what is reserved. [ErrExpired]: it came too late, the units went back and may have been
 // sold. [ErrReturned]: it was cancelled. [ErrUnknownOrder]: it is not on record.
 func (s *Stock) Confirm(ctx context.Context, o Order) (Receipt, error) {
 	return s.act(ctx, &o, confirm, 0)
@@ -157,7 +161,7 @@ func (s *Stock) Confirm(ctx context.Context, o Order) (Receipt, error) {
 // Cancel gives back what an order has reserved. Nil: it holds nothing, for it was cancelled or
 // has expired, now or before. [ErrConfirmed]: it is taken; Return gives that back. [ErrUnknownOrder]: it is
 // not on record; from now on it is, as returned, so that a Reserve that is still on its way
-// does not reserve.
+// does not reserve. A Quantity of 0 stands for what is reserved.
 func (s *Stock) Cancel(ctx context.Context, o Order) error {
 	_, err := s.act(ctx, &o, cancel, 0)
 	return err
@@ -165,12 +169,72 @@ func (s *Stock) Cancel(ctx context.Context, o Order) error {
 
 // act has something done to an order with an ID.
 func (s *Stock) act(ctx context.Context, o *Order, v verb, ttl time.Duration) (Receipt, error) {
-	if err := s.check(ctx, o, true); err != nil {
+	checked := *o
+	if o.Quantity == 0 {
+		checked.Quantity = 1
+	}
+	if err := s.check(ctx, &checked, true); err != nil {
 		return Receipt{}, s.about(err, o)
 	}
 	h := s.home(o)
 	out := s.do(ctx, h, order{verb: v, field: o.field(), quantity: o.Quantity, ttl: ttl})
 	return s.receipt(o, h, &out)
+}
+
+// State is what an order is.
+type State int
+
+// The states.
+const (
+	Unknown   State = iota // not on record: never taken, or forgotten
+	Taken                  // by Deduct, or reserved and confirmed
+	Reserved               // until its deadline
+	Returned               // taken or reserved, and given back; or given back before it could be
+	Expired                // reserved, and not confirmed in time
+	Undecided              // a part of an order over several stocks that is under way
+)
+
+// String returns the state in lower case.
+func (s State) String() string {
+	if s < Unknown || s > Undecided {
+		return "state " + strconv.Itoa(int(s))
+	}
+	return [...]string{"unknown", "taken", "reserved", "returned", "expired", "undecided"}[s]
+}
+
+// Record is what is known of an order.
+type Record struct {
+	State    State
+	Quantity int64
+	Deadline time.Time // of Reserved
+}
+
+// Lookup tells what an order is, and changes nothing. An order that is not on record is no
+// error, but [Unknown].
+func (s *Stock) Lookup(ctx context.Context, user, id string) (Record, error) {
+	o := Order{ID: id, User: user, Quantity: 1}
+	if err := s.check(ctx, &o, true); err != nil {
+		return Record{}, s.about(err, &o)
+	}
+	h := s.home(&o)
+	out := s.do(ctx, h, order{verb: query, field: o.field()})
+	states := map[status]State{
+		statusUnknown: Unknown, statusAgain: Taken, statusReserved: Reserved, statusReturned: Returned, statusExpired: Expired,
+		statusBusy: Undecided, statusMismatch: Taken, // as a part of an order over several stocks
+	}
+	state, ok := states[out.status]
+	if !ok {
+		_, err := s.receipt(&o, h, &out)
+		return Record{}, err
+	}
+	r := Record{State: state}
+	if d := out.detail; d != nil {
+		r.Quantity = d.quantity
+		if state == Reserved {
+			r.Deadline = d.asked.Add(d.left)
+		}
+	}
+	return r, nil
 }
 
 // refusals are the errors that the script's answers stand for.
@@ -189,12 +253,18 @@ var refusals = map[status]error{
 func (s *Stock) receipt(o *Order, h *home, out *outcome) (Receipt, error) {
 	switch out.status {
 	case statusDone, statusAgain:
-		return Receipt{Segment: h.index, Repeated: out.status == statusAgain}, nil
-	case statusFailed:
-		if out.err == s.sold.err { //nolint:errorlint // it is that very value, which names the stock
-			return Receipt{}, out.err
+		r := Receipt{Segment: h.index, Repeated: out.status == statusAgain}
+		if out.detail != nil {
+			r.Quantity = out.detail.quantity
+		} else if o != nil {
+			r.Quantity = o.Quantity
 		}
-		return Receipt{}, s.about(out.err, o)
+		return r, nil
+	case statusFailed:
+		if out.detail.err == s.sold.err { //nolint:errorlint // it is that very value, which names the stock
+			return Receipt{}, out.detail.err
+		}
+		return Receipt{}, s.about(out.detail.err, o)
 	}
 	if err := refusals[out.status]; err != nil {
 		return Receipt{}, s.about(err, o)

@@ -3,7 +3,6 @@ package segment
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -62,9 +61,9 @@ func (p *puller) submit(ctx context.Context, o order) outcome {
 	}
 	w.gone = true
 	if w.asked {
-		return failed(fmt.Errorf("%w: %w", ErrUncertain, context.Cause(ctx)))
+		return failed(ended(ErrUncertain, ctx))
 	}
-	return failed(fmt.Errorf("not served: %w", context.Cause(ctx)))
+	return failed(ended(ErrNotDone, ctx))
 }
 
 // take returns those who wait, at most as many as go in a script; none ends the goroutine.
@@ -298,10 +297,12 @@ func (p *puller) refuse(batch []*waiter, sum int64, seen survey, generation uint
 	if err != nil {
 		return 0, err
 	}
+	s := p.home.stock
+	s.counters.soldOut.Add(int64(len(still)))
 	for _, w := range still {
-		p.answer(w, failed(p.home.stock.sold.err))
+		p.answer(w, failed(s.sold.err))
 	}
-	p.home.stock.sold.learn(sum, seen, generation)
+	s.sold.learn(sum, seen, generation)
 	return len(lost), nil
 }
 

@@ -234,8 +234,8 @@ func explain(err error) error {
 	case "LOADED":
 		return fmt.Errorf("%w: as %q (epoch:segments:remember:limit)", ErrLoaded, rest)
 	case "LOADING":
-		return fmt.Errorf("%w: somebody began to load it with %q units (epoch:segments:remember:limit) and has not ended: "+
-			"Load with the same, or Reset", ErrLoaded, rest)
+		return fmt.Errorf("%w: somebody began to load it with %q (units epoch:segments:remember:limit) and has not ended: "+
+			"Load with the same, or Reset", ErrNotLoaded, rest)
 	}
 	switch fateOf(err) {
 	case later, unclear:

@@ -77,6 +77,7 @@ func (k *soldOut) answers(o *Order) bool {
 	if !known.used.Load() {
 		known.used.Store(true)
 	}
+	k.stock.counters.known.Inc()
 	return true
 }
 
@@ -108,6 +109,7 @@ func (k *soldOut) learn(sum int64, seen survey, generation uint64) {
 		return
 	}
 	k.learning = true
+	k.stock.counters.learning.Add(1)
 	go func() {
 		started := time.Now()
 		known, stop, err := k.collect(sum, seen)

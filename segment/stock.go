@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v3"
+
 	"github.com/go-leasehold/leasehold/coordinator"
 )
 
@@ -29,7 +31,8 @@ type Stock struct {
 	attaching sync.Mutex // one at a time asks which epoch it is
 	epoch     atomic.Pointer[string]
 
-	sold soldOut
+	sold     soldOut
+	counters counters
 }
 
 // NewStock returns a handle on the stock of a name: 1 to 1,024 bytes of any
@@ -63,6 +66,7 @@ func newStock(c *coordinator.Coordinator, name string, conf Config, settings coo
 		s.homes[i] = newHome(s, i)
 	}
 	s.meta = s.homes[0].keys.meta()
+	s.counters.known = xsync.NewCounter()
 	s.sold.init(s)
 	return s
 }

@@ -17,6 +17,7 @@
 --
 -- Returns  {'now', bucket, stored}   another bucket: nothing was done
 --          {'long'}                  something is open: nothing was done
+--          {'all'}                   everything was done
 --          {0, answers...}           as orders.lua
 -- Retry    safe for D, not for A
 local call = redis.call
@@ -34,6 +35,7 @@ elseif found[4] ~= '0' then
 end
 local left, took = tonumber(found[5]), tonumber(found[6])
 local answers, a = {0}, 1
+local all = true
 local written, w = {}, 0
 local fresh = {} -- what this batch has taken
 local args = #ARGV
@@ -43,6 +45,7 @@ while at <= args do
   local n = tonumber(quantity)
   if ARGV[at] == 'A' then
     local served = math.min(count, math.floor(left / n))
+    all = all and served == count
     left, took = left - served * n, took + served * n
     a = a + 1
     answers[a] = served
@@ -59,6 +62,7 @@ while at <= args do
       if not known then
         if left < n then
           answers[a] = 0
+          all = false
         else
           left, took = left - n, took + n
           fresh[order] = value
@@ -68,6 +72,7 @@ while at <= args do
         end
       elseif known == value then
         answers[a] = 2
+        all = false
       else
         return {'long'}
       end
@@ -81,4 +86,4 @@ if took > tonumber(found[6]) then
   end
   call('HSET', KEYS[1], 'left', text(left), 'took', text(took), 'rev', text(found[7] + 1))
 end
-return answers
+return all and {'all'} or answers

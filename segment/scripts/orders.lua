@@ -7,9 +7,11 @@
 --           D deduct    V reserve    C confirm   X cancel   R return   S restock
 --           E extend    Q only ask  N deduct, with no ID    A deduct, with no ID and no user
 --
+-- A quantity of 0 stands, in C, X, R and Q, for the one on record.
+--
 -- Returns  {'now', bucket, stored}   another bucket: nothing was done
---          {more, answers...}        more: 1 if reservations past their deadline are left. One answer an order, of A one a
---                                    group: how many were served; of V and E, where it is reserved, {answer, µs left}
+--          {more, answers...}        more: 1 if reservations past their deadline are left. One answer an order: a number, or
+--                                    {number, µs to its deadline, quantity on record}; of A one a group: how many were served
 -- Retry    safe for all but N and A: what is on record is not done again
 -- books.lua
 local done, again, short = 1, 2, 0
@@ -66,25 +68,30 @@ local function note(order, value)
   record(order, value)
 end
 
--- The answer for an order that is on record: r.
+-- The answer for an order that is on record as r, and the quantity there.
 local function repeated(r, quantity)
   local kind, n, attempt = string.match(r, '^(%a)(%d+)(.*)')
   if kind == 'p' or kind == 'd' then
-    return busy
-  elseif n ~= quantity or kind == 't' and attempt ~= '' then
-    return mismatch
+    return busy, n
+  elseif n ~= quantity and n ~= '0' and quantity ~= '0' or kind == 't' and attempt ~= '' then
+    return mismatch, n
   elseif kind == 't' then
-    return again
+    return again, n
   elseif kind == 'r' then
-    return returned
+    return returned, n
   elseif kind == 'x' then
-    return expired
+    return expired, n
   end
-  return reserved
+  return reserved, n
 end
 
 local function deadline_of(r)
   return tonumber(string.match(r, ' (%d+)$'))
+end
+
+-- What is told of a reservation.
+local function told(answer, order)
+  return {answer, deadline_of(known[order]) - now, tonumber(string.match(known[order], '%d+'))}
 end
 
 local function take(order, n)
@@ -101,7 +108,7 @@ local verbs = {}
 
 function verbs.D(order, quantity, n)
   if known[order] then
-    return repeated(known[order], quantity)
+    return (repeated(known[order], quantity))
   end
   local answer = take(order, n)
   if answer == done then
@@ -119,10 +126,6 @@ function verbs.N(order, _, n)
   return answer
 end
 
-function verbs.Q(order, quantity)
-  return known[order] and repeated(known[order], quantity) or unknown
-end
-
 local function reserve(order, quantity, deadline)
   known[order] = 'v' .. quantity .. ' ' .. text(deadline)
   opened[#opened + 1] = order
@@ -134,82 +137,97 @@ end
 function verbs.V(order, quantity, n, ttl)
   if known[order] then
     local answer = repeated(known[order], quantity)
-    if answer == reserved then
-      return {again, deadline_of(known[order]) - now}
-    end
-    return answer
+    return answer == reserved and told(again, order) or answer
   end
   local answer = take(order, n)
   if answer == done then
     books.reserved = books.reserved + n
     books.opens = books.opens + 1
     reserve(order, quantity, now + ttl)
-    return {done, ttl}
+    return told(done, order)
   end
   return answer
 end
 
--- A reservation as long as it is one: past its deadline it goes back, also where more of them wait for that.
+-- What an order is, and its quantity. A reservation is one until its deadline; past it goes back,
+-- also where more of them wait for that.
 local function standing(order, quantity)
-  local answer = known[order] and repeated(known[order], quantity) or unknown
-  if answer == reserved and deadline_of(known[order]) <= now then
-    known[order] = 'x' .. quantity
-    expire(order, quantity)
-    return expired
+  if not known[order] then
+    return unknown, quantity
   end
-  return answer
+  local answer, n = repeated(known[order], quantity)
+  if answer == reserved and deadline_of(known[order]) <= now then
+    known[order] = 'x' .. n
+    expire(order, n)
+    return expired, n
+  end
+  return answer, n
+end
+
+function verbs.Q(order, quantity)
+  if not known[order] then
+    return unknown
+  end
+  local answer, n = repeated(known[order], quantity)
+  if answer == reserved then
+    return told(deadline_of(known[order]) > now and reserved or expired, order)
+  end
+  return {answer, 0, tonumber(n)}
 end
 
 function verbs.E(order, quantity, n, ttl)
   local answer = standing(order, quantity)
   if answer == reserved then
     reserve(order, quantity, math.max(deadline_of(known[order]), now + ttl))
-    return {done, deadline_of(known[order]) - now}
+    return told(done, order)
   end
   return answer
 end
 
-function verbs.C(order, quantity, n)
-  local answer = standing(order, quantity)
+function verbs.C(order, quantity)
+  local answer, on_record = standing(order, quantity)
   if answer == reserved then
+    local n = tonumber(on_record)
     close_reservation(order, n)
     books.took = books.took + n
-    note(order, 't' .. quantity)
-    return done
+    note(order, 't' .. on_record)
+    answer = done
   end
-  return answer
+  return {answer, 0, tonumber(on_record)}
 end
 
-local function give_back(order, quantity, n)
-  local answer = standing(order, quantity)
+local function give_back(order, quantity)
+  local answer, on_record = standing(order, quantity)
   if answer == reserved then
+    local n = tonumber(on_record)
     close_reservation(order, n)
     put_back(order, n)
-    note(order, 'r' .. quantity)
-    return done
+    note(order, 'r' .. on_record)
+    return done, on_record
   elseif answer == unknown then
     -- A Deduct or Reserve that is still on its way shall not take.
     note(order, 'r' .. quantity)
-  elseif answer == returned or answer == expired then
+  end
+  return answer, on_record
+end
+
+function verbs.X(order, quantity)
+  local answer = give_back(order, quantity)
+  if answer == returned or answer == expired then
     return again
   end
-  return answer
+  return answer == again and taken or answer
 end
 
-function verbs.X(order, quantity, n)
-  local answer = give_back(order, quantity, n)
-  if answer == again and string.sub(known[order], 1, 1) == 't' then
-    return taken
-  end
-  return answer
-end
-
-function verbs.R(order, quantity, n)
-  local answer = give_back(order, quantity, n)
-  if answer == again and string.sub(known[order], 1, 1) == 't' then
+function verbs.R(order, quantity)
+  local answer, on_record = give_back(order, quantity)
+  if answer == returned or answer == expired then
+    return again
+  elseif answer == again then
+    local n = tonumber(on_record)
     books.took = books.took - n
     put_back(order, n)
-    note(order, 'r' .. quantity)
+    note(order, 'r' .. on_record)
     return done
   end
   return answer
@@ -217,7 +235,7 @@ end
 
 function verbs.S(order, quantity, n)
   if known[order] then
-    return repeated(known[order], quantity)
+    return (repeated(known[order], quantity))
   elseif books.loaded + n > 9007199254740991 then
     return full
   end
