@@ -37,9 +37,11 @@ local left, took = tonumber(found[5]), tonumber(found[6])
 local answers, a = {0}, 1
 local all = true
 local written, w = {}, 0
-local fresh = {} -- what this batch has taken
 local args = #ARGV
 local at = 6
+-- What this batch has taken, by order, for one that comes twice. One group needs it only where HSET finds that it does.
+local first = ARGV[at] ~= 'A' and tonumber(ARGV[at + 3]) or 0
+local fresh = at + 3 + first < args and {} or nil
 while at <= args do
   local quantity, count = ARGV[at + 1], tonumber(ARGV[at + 3])
   local n = tonumber(quantity)
@@ -51,13 +53,14 @@ while at <= args do
     answers[a] = served
     at = at + 4
   else
-    local last = at + 3 + count
+    local from = at + 3
+    local last = from + count
     local present = call('HMGET', KEYS[2], unpack(ARGV, at + 4, last))
     local before = found[3] == '1' and call('HMGET', KEYS[3], unpack(ARGV, at + 4, last))
     local value = 't' .. quantity
     for i = 1, count do
-      local order = ARGV[at + 3 + i]
-      local known = fresh[order] or present[i] or before and before[i]
+      local order = ARGV[from + i]
+      local known = present[i] or before and before[i] or fresh and fresh[order]
       a = a + 1
       if not known then
         if left < n then
@@ -65,10 +68,12 @@ while at <= args do
           all = false
         else
           left, took = left - n, took + n
-          fresh[order] = value
-          written[w + 1], written[w + 2] = order, value
           w = w + 2
+          written[w - 1], written[w] = order, value
           answers[a] = 1
+          if fresh then
+            fresh[order] = value
+          end
         end
       elseif known == value then
         answers[a] = 2
@@ -80,10 +85,22 @@ while at <= args do
     at = last + 1
   end
 end
-if took > tonumber(found[6]) then
-  if w > 0 then
-    call('HSET', KEYS[2], unpack(written))
+if w > 0 then
+  local added = call('HSET', KEYS[2], unpack(written))
+  if added < w / 2 then
+    -- One group, and an order in it more than once: the first is taken, the others are the same again.
+    local n, seen = tonumber(ARGV[7]), {}
+    for i = 1, first do
+      local order = ARGV[9 + i]
+      if answers[i + 1] == 1 and seen[order] then
+        answers[i + 1] = 2
+        left, took, all = left + n, took - n, false
+      end
+      seen[order] = true
+    end
   end
+end
+if took > tonumber(found[6]) then
   call('HSET', KEYS[1], 'left', text(left), 'took', text(took), 'rev', text(found[7] + 1))
 end
 return all and {'all'} or answers
