@@ -151,6 +151,13 @@ const tries = 5
 // ask has one script do what the batch asks. It returns one outcome for each
 // order; nil where nothing at all was done.
 func (h *home) ask(b *batch) ([]outcome, error) {
+	var failing time.Time
+	return h.askSince(&failing, b)
+}
+
+// askSince is ask of a home that has not answered for some time: calls that have waited behind
+// others are not to wait for as long again.
+func (h *home) askSince(failing *time.Time, b *batch) ([]outcome, error) {
 	s, script := h.stock, ordersScript
 	s.counters.orders.Add(b.size())
 	if h.short(b) {
@@ -163,7 +170,7 @@ func (h *home) ask(b *batch) ([]outcome, error) {
 		}
 		asked := time.Now()
 		s.counters.scripts.Add(1)
-		a := s.run(h.call(script, set, b))[0]
+		a := s.persist(failing, []call{h.call(script, set, b)})[0]
 		if a.err != nil {
 			s.noteEpoch(set, a.err)
 			return nil, a.err

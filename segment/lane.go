@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-leasehold/leasehold/coordinator"
 )
@@ -28,6 +29,8 @@ type lane struct {
 	waiting int       // calls in flights that have not landed
 	next    []*flight // not sent yet; the last is being collected
 	usual   int       // orders of the flight before
+
+	failing time.Time // of the goroutine: since when no flight came through
 }
 
 // flight is a number of calls that go in one script.
@@ -136,6 +139,7 @@ func (l *lane) fly() {
 		if len(l.next) == 0 {
 			l.flying = false
 			l.next = nil
+			l.failing = time.Time{}
 			l.mu.Unlock()
 			return
 		}
@@ -144,7 +148,7 @@ func (l *lane) fly() {
 		f.sent = true
 		l.usual = len(f.orders)
 		l.mu.Unlock()
-		f.serve(l.home)
+		f.serve(l.home, &l.failing)
 		l.mu.Lock()
 		l.waiting -= f.boarded
 		l.mu.Unlock()
@@ -158,9 +162,9 @@ func (l *lane) fly() {
 
 // serve sends the flight. What may be done once only goes in a script of its own, which is
 // not sent again when its answer is lost.
-func (f *flight) serve(h *home) {
+func (f *flight) serve(h *home, failing *time.Time) {
 	if f.plain() { // which is what most flights are: nothing to sort
-		f.outcomes, f.err = h.ask(&batch{orders: f.orders})
+		f.outcomes, f.err = h.askSince(failing, &batch{orders: f.orders})
 		if f.err != nil {
 			f.outcomes = make([]outcome, len(f.orders))
 			for i := range f.outcomes {
@@ -184,8 +188,8 @@ func (f *flight) serve(h *home) {
 	for i := range f.nameless {
 		once.nameless = append(once.nameless, f.nameless[i].group)
 	}
-	f.part(h, &named, namedAt)
-	f.part(h, &once, onceAt)
+	f.part(h, failing, &named, namedAt)
+	f.part(h, failing, &once, onceAt)
 }
 
 // plain says that all goes in one script that can be sent again.
@@ -201,11 +205,11 @@ func (f *flight) plain() bool {
 	return true
 }
 
-func (f *flight) part(h *home, b *batch, at []int) {
+func (f *flight) part(h *home, failing *time.Time, b *batch, at []int) {
 	if len(b.orders)+len(b.nameless) == 0 {
 		return
 	}
-	outcomes, err := h.ask(b)
+	outcomes, err := h.askSince(failing, b)
 	for i, to := range at {
 		if err != nil {
 			f.outcomes[to] = failed(err)

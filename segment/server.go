@@ -166,9 +166,14 @@ var errGone = errors.New("segment: the process is gone")
 // error's text says which; those of a call that may have been run match
 // [ErrUncertain].
 func (s *Stock) run(calls ...call) []answer {
+	var failing time.Time
+	return s.persist(&failing, calls)
+}
+
+// persist is run that knows since when the server fails, and notes it.
+func (s *Stock) persist(failing *time.Time, calls []call) []answer {
 	answers := s.attempt(calls)
 	var maybe map[int]bool // those of which an earlier copy may have been run
-	var failing time.Time
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		var left []int
 		for i := range answers {
@@ -187,13 +192,14 @@ func (s *Stock) run(calls ...call) []answer {
 			}
 		}
 		if len(left) == 0 {
+			*failing = time.Time{}
 			break
 		}
 		now := time.Now()
 		if failing.IsZero() {
-			failing = now
+			*failing = now
 		}
-		if limit := s.settings.UnavailableAfter; limit > 0 && now.Sub(failing) >= limit {
+		if limit := s.settings.UnavailableAfter; limit > 0 && now.Sub(*failing) >= limit {
 			break
 		}
 		time.Sleep(pause/2 + rand.N(pause))
