@@ -18,13 +18,35 @@ type books struct {
 	rev                                 int64         // grows with every change
 	more                                bool          // reservations past their deadline are left
 	earliest                            time.Duration // until the first deadline of a reservation; negative: none
+	overdue                             []overdue     // of orders over several stocks
 }
 
 // survey is all segments, one after the other.
 type survey []books
 
-// look looks at all segments, which sends back what is due.
+// looks is how often look looks again because it has ended what orders over several stocks have left.
+const looks = 4
+
+// look looks at all segments, which sends back what is due, and ends what orders over several
+// stocks have left past its deadline.
 func (s *Stock) look() (survey, error) {
+	for tries := 1; ; tries++ {
+		all, err := s.pass()
+		if err != nil {
+			return nil, err
+		}
+		var due []overdue
+		for i := range all {
+			due = append(due, all[i].overdue...)
+		}
+		if len(due) == 0 || tries == looks || !s.resolve(due) {
+			return all, nil
+		}
+	}
+}
+
+// pass looks at all segments once.
+func (s *Stock) pass() (survey, error) {
 	s.counters.surveys.Add(1)
 	all := make(survey, len(s.homes))
 	todo := make([]*home, len(s.homes))
@@ -38,6 +60,7 @@ func (s *Stock) look() (survey, error) {
 		for i, h := range todo {
 			calls[i].script = lookScript
 			calls[i].keys, calls[i].args = h.common(set)
+			calls[i].keys = append(calls[i].keys, h.keys.parts)
 		}
 		var again []*home
 		for i, a := range s.run(calls...) {
@@ -54,9 +77,14 @@ func (s *Stock) look() (survey, error) {
 				again = append(again, h)
 				continue
 			}
-			if all[h.index], err = parseBooks(a); err != nil {
+			b, err := parseBooks(a)
+			if err != nil {
 				return nil, err
 			}
+			for i := range b.overdue {
+				b.overdue[i].home, b.overdue[i].set = h, set
+			}
+			all[h.index] = b
 		}
 		if len(again) == 0 {
 			return all, nil
@@ -84,6 +112,16 @@ func parseBooks(a answer) (books, error) {
 	}
 	for i := 2; i < len(values); i += 2 {
 		name, _ := values[i].ToString()
+		if name == "overdue" {
+			pairs, err := values[i+1].AsStrSlice()
+			if err != nil || len(pairs)%2 != 0 {
+				return books{}, unreadable
+			}
+			for ; len(pairs) > 0; pairs = pairs[2:] {
+				b.overdue = append(b.overdue, overdue{field: pairs[0], value: pairs[1]})
+			}
+			continue
+		}
 		text, _ := values[i+1].ToString()
 		if to := fields[name]; to != nil {
 			if *to, err = strconv.ParseInt(text, 10, 64); err != nil {

@@ -29,7 +29,8 @@ type puller struct {
 // waiter is a call whose order found its home short.
 type waiter struct {
 	order order
-	out   chan outcome // has room for one
+	try   func() outcome // of a part of an order over several stocks: its own script; the order has the quantity alone
+	out   chan outcome   // has room for one
 
 	// Guarded by the puller's mu.
 	asked bool // a script with the order may be on its way
@@ -39,7 +40,15 @@ type waiter struct {
 // submit has units moved until the order is served, or it is proved that there
 // are not enough, or ctx has ended.
 func (p *puller) submit(ctx context.Context, o order) outcome {
-	w := &waiter{order: o, out: make(chan outcome, 1)}
+	return p.wait(ctx, &waiter{order: o, out: make(chan outcome, 1)})
+}
+
+// submitPart is submit of something that tries for itself to take a quantity here.
+func (p *puller) submitPart(ctx context.Context, quantity int64, try func() outcome) outcome {
+	return p.wait(ctx, &waiter{order: order{quantity: quantity}, try: try, out: make(chan outcome, 1)})
+}
+
+func (p *puller) wait(ctx context.Context, w *waiter) outcome {
 	p.mu.Lock()
 	p.waiting = append(p.waiting, w)
 	if !p.running {
@@ -219,28 +228,34 @@ func (p *puller) move(batch []*waiter, seen survey) ([]*waiter, error) {
 // What may be done once only is tried in a script of its own.
 func (p *puller) try(credits []credit, waiting []*waiter) (still []*waiter, err error) {
 	b := batch{credits: credits}
-	var named, once []*waiter
+	var named, once, parts []*waiter
 	p.mu.Lock()
 	for _, w := range waiting {
 		if w.gone {
 			continue
 		}
 		w.asked = true
-		if w.order.verb.once() {
+		switch {
+		case w.try != nil:
+			parts = append(parts, w)
+		case w.order.verb.once():
 			once = append(once, w)
-		} else {
+		default:
 			named = append(named, w)
 			b.orders = append(b.orders, w.order)
 		}
 	}
 	p.mu.Unlock()
-	outcomes, err := p.home.ask(&b)
-	if err != nil {
-		return append(named, once...), err
+	if len(b.credits)+len(b.orders) > 0 {
+		outcomes, err := p.home.ask(&b)
+		if err != nil {
+			return slices.Concat(named, once, parts), err
+		}
+		for i, w := range named {
+			still = p.told(still, w, outcomes[i])
+		}
 	}
-	for i, w := range named {
-		still = p.told(still, w, outcomes[i])
-	}
+	still = p.tryParts(still, parts)
 	for _, w := range once {
 		b := batch{}
 		if w.order.verb == nameless {
@@ -261,6 +276,20 @@ func (p *puller) try(credits []credit, waiting []*waiter) (still []*waiter, err 
 		still = p.told(still, w, out)
 	}
 	return still, nil
+}
+
+// tryParts has parts of orders over several stocks tried, each by a script of its own.
+func (p *puller) tryParts(still, parts []*waiter) []*waiter {
+	outcomes := make([]outcome, len(parts))
+	var all sync.WaitGroup
+	for i, w := range parts {
+		all.Go(func() { outcomes[i] = w.try() })
+	}
+	all.Wait()
+	for i, w := range parts {
+		still = p.told(still, w, outcomes[i])
+	}
+	return still
 }
 
 // told passes an outcome on, unless the order was short: then it goes on waiting.
@@ -311,9 +340,16 @@ func pulls(out *outcome) bool { return out.status == statusShort }
 
 // do has an order done at its home, wherever the units are.
 func (s *Stock) do(ctx context.Context, h *home, o order) outcome {
-	out := h.lane.submit(ctx, o)
-	if pulls(&out) {
-		out = h.puller.submit(ctx, o)
+	for misses := 0; ; misses++ {
+		out := h.lane.submit(ctx, o)
+		if pulls(&out) {
+			out = h.puller.submit(ctx, o)
+		}
+		if out.status != statusBusy || o.verb == query {
+			return out
+		}
+		if err := h.await(ctx, o.field, misses); err != nil {
+			return failed(err)
+		}
 	}
-	return out
 }

@@ -34,6 +34,7 @@ var (
 	attachScript    = newScript("attach")
 	forgetScript    = newScript("forget")
 	pairsScript     = newScript("pairs")
+	partsScript     = newScript("parts")
 )
 
 func newScript(name string) *script {

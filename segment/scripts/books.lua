@@ -10,7 +10,8 @@
 -- ARGV[2]  remember in µs
 -- ARGV[3]  bucket  the one that the caller named in KEYS
 -- ARGV[4]  limit   units per user; 0: no limit
-local names = {'bucket', 'prev', 'left', 'took', 'reserved', 'parts', 'opens', 'loaded', 'ups', 'gave', 'gotten', 'short', 'rev'}
+local names = {'bucket', 'prev', 'left', 'took', 'reserved', 'parts', 'opens', 'loaded', 'ups', 'gave', 'gotten', 'short', 'rev',
+  'seq'}
 local found = redis.call('HMGET', KEYS[1], 'set', unpack(names))
 if not found[1] then
   return redis.error_reply('UNLOADED the stock is not loaded')

@@ -8,6 +8,7 @@
 -- KEYS[6]  users
 -- KEYS[7]  was         orders of the bucket that an older epoch had last
 -- KEYS[8]  was_before  of the bucket before that
+-- KEYS[9]  parts
 -- ARGV[1]  set       the settings: <epoch>:<segments>:<remember>:<limit>
 -- ARGV[2]  epoch
 -- ARGV[3]  remember  in µs
@@ -44,5 +45,6 @@ for i = 2, 3 do
 end
 redis.call('HSET', KEYS[4], '', '')
 redis.call('ZADD', KEYS[5], '+inf', '')
+redis.call('ZADD', KEYS[9], '+inf', '')
 redis.call('HSET', KEYS[6], '', '0')
 return {'set'}

@@ -71,9 +71,9 @@ end
 -- The answer for an order that is on record as r, and the quantity there.
 local function repeated(r, quantity)
   local kind, n, attempt = string.match(r, '^(%a)(%d+)(.*)')
-  if kind == 'p' or kind == 'd' then
+  if kind == 'p' then
     return busy, n
-  elseif n ~= quantity and n ~= '0' and quantity ~= '0' or kind == 't' and attempt ~= '' then
+  elseif n ~= quantity and n ~= '0' and quantity ~= '0' or kind ~= 'v' and attempt ~= '' then
     return mismatch, n
   elseif kind == 't' then
     return again, n
