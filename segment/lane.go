@@ -56,13 +56,13 @@ type groupCall struct {
 // submit has an order travel, and waits for its outcome, or for the end of ctx.
 func (l *lane) submit(ctx context.Context, o order) outcome {
 	l.mu.Lock()
-	if limit := l.home.stock.conf.MaxWaiting; limit > 0 && l.waiting >= limit && o.verb.takes() {
+	if limit := l.home.stock.conf.MaxWaiting; limit > 0 && o.verb.takes() && l.waiting+int(l.home.puller.calls.Load()) >= limit {
 		l.mu.Unlock()
 		return failed(fmt.Errorf("%w: %d calls wait at segment %d", coordinator.ErrTooManyWaiters, limit, l.home.index))
 	}
+	l.waiting++
 	f := l.collecting()
 	at, claimed := f.board(&o)
-	l.waiting++
 	if !l.flying {
 		l.flying = true
 		go l.fly()

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -40,6 +39,9 @@ func (s *Stock) load(ctx context.Context, units int64, reset bool) error {
 	if ctx == nil {
 		return invalid("the context is nil")
 	}
+	if ctx.Err() != nil {
+		return ended(ErrNotDone, ctx)
+	}
 	if units < 0 || units > MaxUnits {
 		return invalid("a stock of %d units is not within 0 and %d", units, int64(MaxUnits))
 	}
@@ -56,15 +58,20 @@ func (s *Stock) load(ctx context.Context, units int64, reset bool) error {
 		return a.err
 	}
 	begun, err := a.message.AsStrSlice()
+	if err == nil && len(begun) == 0 {
+		return nil // by this very call
+	}
 	if err != nil || len(begun) != 2 {
 		return fmt.Errorf("%w: load: %w", coordinator.ErrUnavailable, errUnreadable)
 	}
-	epoch, before := begun[0], begun[1]
+	epoch, most := begun[0], begun[1]
 	set := epoch + ":" + s.conf.terms()
 	if err := s.loadSegments(ctx, epoch, set, units); err != nil {
 		return err
 	}
-	if err := s.dropBeyond(ctx, epoch, before); err != nil {
+	if n, err := strconv.Atoi(most); err != nil {
+		return fmt.Errorf("%w: load: %w", coordinator.ErrUnavailable, errUnreadable)
+	} else if err := s.dropSegments(ctx, epoch, len(s.homes), n); err != nil {
 		return err
 	}
 	if a = s.run(call{script: loadEndScript, keys: []string{s.meta}, args: []string{set, by}})[0]; a.err != nil {
@@ -95,7 +102,7 @@ func (s *Stock) loadSegments(ctx context.Context, epoch, set string, units int64
 	}
 	for range tries {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: loading is not ended: %w", ErrUncertain, context.Cause(ctx))
+			return ended(ErrUncertain, ctx)
 		}
 		calls := make([]call, len(todo))
 		for i, t := range todo {
@@ -132,22 +139,11 @@ func (s *Stock) loadSegments(ctx context.Context, epoch, set string, units int64
 	return fmt.Errorf("%w: load: the server names another bucket each time", coordinator.ErrUnavailable)
 }
 
-// dropBeyond drops the segments that the epoch before had and this one has not.
-func (s *Stock) dropBeyond(ctx context.Context, epoch, before string) error {
-	_, terms, _ := cut(before)
-	count, _, _ := strings.Cut(terms, ":")
-	n, err := strconv.Atoi(count)
-	if err != nil {
-		return nil //nolint:nilerr // there was none before
-	}
-	return s.dropSegments(ctx, epoch, len(s.homes), n)
-}
-
 // dropSegments drops segments from one index to another, of an epoch that is at most the one given.
 func (s *Stock) dropSegments(ctx context.Context, epoch string, from, to int) error {
 	for i := from; i < to; i++ {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: not ended: %w", ErrUncertain, context.Cause(ctx))
+			return ended(ErrUncertain, ctx)
 		}
 		k := newKeys(s.settings.KeyPrefix, s.name, i)
 		bucket, err := s.bucketOf(k.books)
@@ -187,6 +183,9 @@ func (s *Stock) Drop(ctx context.Context) error {
 	if ctx == nil {
 		return s.about(invalid("the context is nil"), nil)
 	}
+	if ctx.Err() != nil {
+		return s.about(ended(ErrNotDone, ctx), nil)
+	}
 	defer s.sold.forget()
 	defer s.epoch.Store(nil)
 	a := s.run(call{script: attachScript, keys: []string{s.meta}})[0]
@@ -194,21 +193,20 @@ func (s *Stock) Drop(ctx context.Context) error {
 		return s.about(a.err, nil)
 	}
 	found, err := a.message.AsStrSlice()
-	if err != nil || len(found) != 2 {
+	if err != nil || len(found) != 3 {
 		return s.about(fmt.Errorf("%w: drop: %w", coordinator.ErrUnavailable, errUnreadable), nil)
 	}
-	n, newest := len(s.homes), "0"
-	for _, set := range found {
-		epoch, terms, ok := cut(set)
-		if !ok {
-			continue
-		}
-		newest = epoch
-		count, _, _ := strings.Cut(terms, ":")
-		if segments, err := strconv.Atoi(count); err == nil {
-			n = max(n, segments)
+	newest := "0"
+	for _, set := range found[:2] {
+		if epoch, _, ok := cut(set); ok {
+			newest = epoch
 		}
 	}
+	most, err := strconv.Atoi(found[2])
+	if err != nil {
+		return s.about(fmt.Errorf("%w: drop: %w", coordinator.ErrUnavailable, errUnreadable), nil)
+	}
+	n := max(len(s.homes), most)
 	// Last, what knows of all the others.
 	if err := s.dropSegments(ctx, newest, 0, n); err != nil {
 		return s.about(err, nil)

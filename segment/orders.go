@@ -71,6 +71,9 @@ func (s *Stock) Restock(ctx context.Context, id string, quantity int64) error {
 	if ctx == nil {
 		return s.about(invalid("the context is nil"), nil)
 	}
+	if ctx.Err() != nil {
+		return s.about(ended(ErrNotDone, ctx), nil)
+	}
 	if err := o.validate(&Config{}, true); err != nil {
 		return s.about(err, nil)
 	}

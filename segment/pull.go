@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-leasehold/leasehold/coordinator"
@@ -24,6 +25,7 @@ type puller struct {
 	mu      sync.Mutex
 	running bool
 	waiting []*waiter
+	calls   atomic.Int64 // that wait here
 }
 
 // waiter is a call whose order found its home short.
@@ -49,6 +51,8 @@ func (p *puller) submitPart(ctx context.Context, quantity int64, try func() outc
 }
 
 func (p *puller) wait(ctx context.Context, w *waiter) outcome {
+	p.calls.Add(1)
+	defer p.calls.Add(-1)
 	p.mu.Lock()
 	p.waiting = append(p.waiting, w)
 	if !p.running {

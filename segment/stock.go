@@ -113,7 +113,7 @@ func (s *Stock) ask() (string, error) {
 		return "", a.err
 	}
 	found, err := a.message.AsStrSlice()
-	if err != nil || len(found) != 2 {
+	if err != nil || len(found) != 3 {
 		return "", fmt.Errorf("%w: attach: %w", coordinator.ErrUnavailable, errUnreadable)
 	}
 	set, loading := found[0], found[1]
@@ -149,6 +149,9 @@ func (s *Stock) noteEpoch(set string, err error) {
 func (s *Stock) check(ctx context.Context, o *Order, identified bool) error {
 	if ctx == nil {
 		return invalid("the context is nil")
+	}
+	if ctx.Err() != nil {
+		return ended(ErrNotDone, ctx)
 	}
 	return o.validate(&s.conf, identified)
 }

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  meta
 --
--- Returns  {set, loading}  '' where there is none
+-- Returns  {set, loading, most}  '' where there is none; most is the largest number of segments that there may be
 -- Retry    safe
-local found = redis.call('HMGET', KEYS[1], 'set', 'loading')
-return {found[1] or '', found[2] or ''}
+local found = redis.call('HMGET', KEYS[1], 'set', 'loading', 'most')
+return {found[1] or '', found[2] or '', found[3] or '0'}

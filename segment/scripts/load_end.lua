@@ -15,6 +15,6 @@ if found[1] == ARGV[1] and not found[2] then
 elseif found[2] ~= ARGV[1] then
   return redis.error_reply('EPOCH ' .. (found[2] or found[1] or ''))
 end
-redis.call('HSET', KEYS[1], 'set', ARGV[1], 'by', ARGV[2])
+redis.call('HSET', KEYS[1], 'set', ARGV[1], 'by', ARGV[2], 'most', string.match(ARGV[1], '^%d+:(%d+)'))
 redis.call('HDEL', KEYS[1], 'loading')
 return {}

@@ -104,11 +104,26 @@ local function take(order, n)
   return done
 end
 
+-- What an order is, and its quantity. A reservation is one until its deadline; past it goes back,
+-- also where more of them wait for that.
+local function standing(order, quantity)
+  if not known[order] then
+    return unknown, quantity
+  end
+  local answer, n = repeated(known[order], quantity)
+  if answer == reserved and deadline_of(known[order]) <= now then
+    known[order] = 'x' .. n
+    expire(order, n)
+    return expired, n
+  end
+  return answer, n
+end
+
 local verbs = {}
 
 function verbs.D(order, quantity, n)
   if known[order] then
-    return (repeated(known[order], quantity))
+    return (standing(order, quantity))
   end
   local answer = take(order, n)
   if answer == done then
@@ -136,7 +151,7 @@ end
 
 function verbs.V(order, quantity, n, ttl)
   if known[order] then
-    local answer = repeated(known[order], quantity)
+    local answer = standing(order, quantity)
     return answer == reserved and told(again, order) or answer
   end
   local answer = take(order, n)
@@ -147,21 +162,6 @@ function verbs.V(order, quantity, n, ttl)
     return told(done, order)
   end
   return answer
-end
-
--- What an order is, and its quantity. A reservation is one until its deadline; past it goes back,
--- also where more of them wait for that.
-local function standing(order, quantity)
-  if not known[order] then
-    return unknown, quantity
-  end
-  local answer, n = repeated(known[order], quantity)
-  if answer == reserved and deadline_of(known[order]) <= now then
-    known[order] = 'x' .. n
-    expire(order, n)
-    return expired, n
-  end
-  return answer, n
 end
 
 function verbs.Q(order, quantity)
