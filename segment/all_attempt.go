@@ -4,19 +4,26 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-leasehold/leasehold/coordinator"
 )
 
 // waitsInAttempt is how long an attempt waits for units while it holds those of other
 // stocks: less than partLasts, for then it couldn't decide any more.
 const waitsInAttempt = partLasts * 4 / 5
 
+var errClocks = errors.New("segment: the clocks of the servers that the stocks are on are too far apart")
+
 var errAttemptOver = errors.New("segment: the attempt is over")
 
 // attempt is one attempt to take all parts of an order.
 type attempt struct {
 	*spanning
-	id   string // dealt at the first home
-	held int    // parts that it may hold: from the first on
+	id    string // dealt at the first home
+	dealt time.Time
+	held  int // parts that it may hold: from the first on
 }
 
 // make makes the attempt. Where it decides nothing, and the caller waits on, it tells what is in the way, if
@@ -29,7 +36,7 @@ func (a *attempt) make(ctx context.Context) (obstacle *step) {
 	st, out := a.begin(ctx)
 	at := 0
 	if out.status == statusDone {
-		a.id = st.by
+		a.id, a.dealt = st.by, time.Now()
 		within, cancel := context.WithTimeoutCause(ctx, waitsInAttempt, errAttemptOver)
 		defer cancel()
 		for at = 1; at < len(a.parts); at++ {
@@ -41,6 +48,9 @@ func (a *attempt) make(ctx context.Context) (obstacle *step) {
 	if out.status == statusDone {
 		a.commit()
 		return nil
+	}
+	if out.status == statusOutrun && st.by == "late" && time.Since(a.dealt) < partLasts {
+		out = failed(fmt.Errorf("%w: %w", coordinator.ErrUnavailable, errClocks))
 	}
 	a.fail(ctx, &a.parts[at], &out)
 	return st
@@ -64,6 +74,9 @@ func (a *attempt) prepare(ctx context.Context, i int) (*step, outcome) {
 
 // hold takes a part, for which units are moved where its home is short.
 func (a *attempt) hold(ctx context.Context, i int, make func() *step) (*step, outcome) {
+	if ctx.Err() != nil {
+		return nil, failed(ended(ErrNotDone, ctx))
+	}
 	var st *step
 	try := func() outcome {
 		next := make()
@@ -96,7 +109,7 @@ func (st *step) outcome() outcome {
 func (a *attempt) commit() {
 	a.held = len(a.parts)
 	if !a.mayDecide() {
-		a.giveUp(a.parts[0].home.stock.run)
+		a.giveUp(a.send)
 		return
 	}
 	st := a.step("commit", 0, a.id)
@@ -111,21 +124,21 @@ func (a *attempt) commit() {
 		a.decide(AllReceipt{}, a.about(st.err, &a.parts[0]))
 	case st.status == statusFailed:
 		a.decide(AllReceipt{}, a.about(st.err, &a.parts[0]))
-		a.giveUp(a.parts[0].home.stock.run)
+		a.giveUp(a.send)
 	default: // it took too long
 		a.undecided()
-		a.giveUp(a.parts[0].home.stock.run)
+		a.giveUp(a.send)
 	}
 }
 
 // giveUp gives back what the attempt holds, and returns what the first home says of it. Where that fails, the
 // parts go back at their deadline.
-func (a *attempt) giveUp(run func(calls ...call) []answer) *step {
+func (a *attempt) giveUp(send func(...*step)) *step {
 	if a.id == "" {
 		return nil
 	}
 	steps := a.steps("abort", 0, a.id)[:max(a.held, 1)]
-	takeSteps(run, steps...)
+	send(steps...)
 	return steps[0]
 }
 
@@ -133,16 +146,16 @@ func (a *attempt) giveUp(run func(calls ...call) []answer) *step {
 func (a *attempt) fail(ctx context.Context, at *part, out *outcome) {
 	switch out.status {
 	case statusAgain:
-		a.giveUp(a.parts[0].home.stock.run)
+		a.giveUp(a.send)
 		a.decide(AllReceipt{Repeated: true}, nil)
 		return
 	case statusBusy, statusOutrun:
-		a.giveUp(a.parts[0].home.stock.run)
+		a.giveUp(a.send)
 		return
 	case statusFailed:
 		err := out.detail.err
 		if ctx.Err() == nil && errors.Is(err, errAttemptOver) {
-			a.giveUp(a.parts[0].home.stock.run)
+			a.giveUp(a.send)
 			return
 		}
 		if !errors.Is(err, at.home.stock.sold.err) {
@@ -150,12 +163,12 @@ func (a *attempt) fail(ctx context.Context, at *part, out *outcome) {
 				a.decide(AllReceipt{}, a.about(err, at))
 				a.end()
 			}
-			a.giveUp(a.parts[0].home.stock.once)
+			a.giveUp(a.sendOnce)
 			return
 		}
 	}
 	// A refusal. Last, the first home is asked, for a twin may have taken it.
-	if first := a.giveUp(a.parts[0].home.stock.run); first != nil && first.status != statusDone && first.status != statusUnknown {
+	if first := a.giveUp(a.send); first != nil && first.status != statusDone && first.status != statusUnknown {
 		switch first.status {
 		case statusAgain:
 			a.decide(AllReceipt{Repeated: true}, nil)

@@ -123,6 +123,9 @@ func (o *spanning) steps(verb string, from int, attempt string) (all []*step) {
 // send has steps done, all in one round trip.
 func (o *spanning) send(steps ...*step) { takeSteps(o.parts[0].home.stock.run, steps...) }
 
+// sendOnce is send for what somebody else will do if it fails.
+func (o *spanning) sendOnce(steps ...*step) { takeSteps(o.parts[0].home.stock.once, steps...) }
+
 // deduct makes attempts until one decides.
 func (o *spanning) deduct(ctx context.Context) {
 	for misses := 0; ; misses++ {

@@ -21,6 +21,7 @@
 -- Returns  {'now', bucket, stored}   another bucket: nothing was done
 --          {answer}                  see below
 --          {answer, attempt}         of begin and recall; of abort, of the order that is decided
+--          {outrun, 'late'}          of prepare: the attempt was dealt too long ago, by the clock here
 --          {busy, entry, µs until its deadline}  there is a part of another attempt, which is not over
 -- Retry    safe. A late copy does nothing, but for begin and prepare: they may hold a part until its deadline
 -- books.lua
@@ -137,8 +138,10 @@ function verbs.prepare()
     return {busy, entry, text(it.left)}
   elseif it.kind and it.kind ~= 'p' then
     return decided()
-  elseif it.kind and tonumber(it.by) > tonumber(attempt) or now - attempt > late then
+  elseif it.kind and tonumber(it.by) > tonumber(attempt) then
     return {outrun}
+  elseif now - attempt > late then
+    return {outrun, 'late'}
   elseif it.kind then
     part_back()
   end
