@@ -300,9 +300,13 @@ func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([
 		if outcomes[i], ok = parseOutcome(&values[i], asked); !ok {
 			return nil, unreadable
 		}
-		switch b.orders[i].verb {
+		switch o := &b.orders[i]; o.verb {
 		case giveBack, cancel, restock:
 			raised = true
+		case reserve:
+			if outcomes[i].status == statusDone {
+				outcomes[i].detail = &detail{left: o.ttl, asked: asked, quantity: o.quantity}
+			}
 		}
 	}
 	for i := range b.nameless {

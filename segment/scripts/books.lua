@@ -19,9 +19,9 @@ elseif found[1] ~= ARGV[1] then
   return redis.error_reply('EPOCH ' .. found[1])
 end
 local books, old = {}, {}
-for i, name in ipairs(names) do
-  old[name] = tonumber(found[i + 1]) or 0
-  books[name] = old[name]
+for i = 1, #names do
+  old[i] = tonumber(found[i + 1]) or 0
+  books[names[i]] = old[i]
 end
 -- It never goes back, whatever the clock does: what was written must be found.
 local bucket = math.max(books.bucket, math.floor(now / tonumber(ARGV[2])))
@@ -123,8 +123,9 @@ local function save()
     end
   end
   local changed = {}
-  for _, name in ipairs(names) do
-    if books[name] ~= old[name] then
+  for i = 1, #names do
+    local name = names[i]
+    if books[name] ~= old[i] then
       changed[#changed + 1] = name
       changed[#changed + 1] = text(books[name])
     end

@@ -10,8 +10,9 @@
 -- A quantity of 0 stands, in C, X, R and Q, for the one on record.
 --
 -- Returns  {'now', bucket, stored}   another bucket: nothing was done
---          {more, answers...}        more: 1 if reservations past their deadline are left. One answer an order: a number, or
---                                    {number, µs to its deadline, quantity on record}; of A one a group: how many were served
+--          {more, answers...}        more: 1 if reservations past their deadline are left. One answer an order: a number, or,
+--                                    where the caller can't know, {number, µs to its deadline, quantity on record}; of A one
+--                                    a group: how many were served
 -- Retry    safe for all but N and A: what is on record is not done again
 -- books.lua
 local done, again, short = 1, 2, 0
@@ -68,12 +69,12 @@ local function note(order, value)
   record(order, value)
 end
 
--- The answer for an order that is on record as r, and the quantity there.
+-- The answer for an order that is on record as r, the quantity there, and its deadline if it is reserved.
 local function repeated(r, quantity)
-  local kind, n, attempt = string.match(r, '^(%a)(%d+)(.*)')
+  local kind, n, more_of_it = string.match(r, '^(%a)(%d+) ?(%d*)')
   if kind == 'p' then
     return busy, n
-  elseif n ~= quantity and n ~= '0' and quantity ~= '0' or kind ~= 'v' and attempt ~= '' then
+  elseif n ~= quantity and n ~= '0' and quantity ~= '0' or kind ~= 'v' and more_of_it ~= '' then
     return mismatch, n
   elseif kind == 't' then
     return again, n
@@ -82,16 +83,7 @@ local function repeated(r, quantity)
   elseif kind == 'x' then
     return expired, n
   end
-  return reserved, n
-end
-
-local function deadline_of(r)
-  return tonumber(string.match(r, ' (%d+)$'))
-end
-
--- What is told of a reservation.
-local function told(answer, order)
-  return {answer, deadline_of(known[order]) - now, tonumber(string.match(known[order], '%d+'))}
+  return reserved, n, tonumber(more_of_it)
 end
 
 local function take(order, n)
@@ -104,19 +96,19 @@ local function take(order, n)
   return done
 end
 
--- What an order is, and its quantity. A reservation is one until its deadline; past it goes back,
--- also where more of them wait for that.
+-- What an order is, its quantity, and its deadline if it is reserved. A reservation is one until its deadline; past
+-- it goes back, also where more of them wait for that.
 local function standing(order, quantity)
   if not known[order] then
     return unknown, quantity
   end
-  local answer, n = repeated(known[order], quantity)
-  if answer == reserved and deadline_of(known[order]) <= now then
+  local answer, n, deadline = repeated(known[order], quantity)
+  if answer == reserved and deadline <= now then
     known[order] = 'x' .. n
     expire(order, n)
     return expired, n
   end
-  return answer, n
+  return answer, n, deadline
 end
 
 local verbs = {}
@@ -142,24 +134,24 @@ function verbs.N(order, _, n)
 end
 
 local function reserve(order, quantity, deadline)
-  known[order] = 'v' .. quantity .. ' ' .. text(deadline)
+  local value = 'v' .. quantity .. ' ' .. deadline
+  known[order] = value
   opened[#opened + 1] = order
-  opened[#opened + 1] = known[order]
-  deadlines[#deadlines + 1] = text(deadline)
+  opened[#opened + 1] = value
+  deadlines[#deadlines + 1] = deadline
   deadlines[#deadlines + 1] = order
 end
 
 function verbs.V(order, quantity, n, ttl)
   if known[order] then
-    local answer = standing(order, quantity)
-    return answer == reserved and told(again, order) or answer
+    local answer, on_record, deadline = standing(order, quantity)
+    return answer == reserved and {again, deadline - now, tonumber(on_record)} or answer
   end
   local answer = take(order, n)
   if answer == done then
     books.reserved = books.reserved + n
     books.opens = books.opens + 1
-    reserve(order, quantity, now + ttl)
-    return told(done, order)
+    reserve(order, quantity, text(now + ttl))
   end
   return answer
 end
@@ -168,18 +160,18 @@ function verbs.Q(order, quantity)
   if not known[order] then
     return unknown
   end
-  local answer, n = repeated(known[order], quantity)
-  if answer == reserved then
-    return told(deadline_of(known[order]) > now and reserved or expired, order)
+  local answer, on_record, deadline = repeated(known[order], quantity)
+  if answer == reserved and deadline <= now then
+    answer = expired
   end
-  return {answer, 0, tonumber(n)}
+  return {answer, deadline and deadline - now or 0, tonumber(on_record)}
 end
 
 function verbs.E(order, quantity, n, ttl)
-  local answer = standing(order, quantity)
+  local answer, _, deadline = standing(order, quantity)
   if answer == reserved then
-    reserve(order, quantity, math.max(deadline_of(known[order]), now + ttl))
-    return told(done, order)
+    reserve(order, quantity, text(math.max(deadline, now + ttl)))
+    return done
   end
   return answer
 end
@@ -193,7 +185,7 @@ function verbs.C(order, quantity)
     note(order, 't' .. on_record)
     answer = done
   end
-  return {answer, 0, tonumber(on_record)}
+  return quantity == '0' and {answer, 0, tonumber(on_record)} or answer
 end
 
 local function give_back(order, quantity)
