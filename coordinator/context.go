@@ -37,9 +37,11 @@ func (h *Hold) Context() context.Context {
 		cancel(ErrReleased) // another call was first
 		return x.ctx
 	}
-	x.ctx, x.cancel = ctx, cancel
+	x.ctx = ctx
 	over := h.endedLocked()
 	if over == nil {
+		// Where it is over, an Unlock may be reading what there is to cancel.
+		x.cancel = cancel
 		m := h.claim.extras()
 		m.contexts = append(m.contexts, heldContext{h.number, cancel})
 	}
