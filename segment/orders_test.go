@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/internal/redistest"
 )
 
@@ -129,6 +130,9 @@ func (s state) reach(t *testing.T, stock *Stock, clock *serverClock, o Order) {
 	}
 }
 
+// lookedUp is what Lookup calls a state.
+var lookedUp = map[state]State{isNone: Unknown, isTaken: Taken, isHeld: Reserved, isReturned: Returned, isExpired: Expired, isOverdue: Expired}
+
 // remembered is the state that the record of an order tells of.
 func remembered(t *testing.T, stock *Stock, o Order) state {
 	t.Helper()
@@ -139,8 +143,48 @@ func remembered(t *testing.T, stock *Stock, o Order) state {
 	}[outcomes[0].status]
 }
 
-// orderConf is of a stock with one segment and a limit per user.
-var orderConf = Config{Segments: 1, Remember: 30 * time.Minute, PerUser: 5}
+// orderConfs are of stocks with one segment, with and without a limit per user: scripts differ by that.
+var orderConfs = []Config{
+	{Segments: 1, Remember: 30 * time.Minute, PerUser: 5},
+	{Segments: 1, Remember: 30 * time.Minute},
+}
+
+// place is where a call finds an order.
+type place struct {
+	conf   Config
+	before bool // in the bucket before the present one
+	unsaid bool // the quantity is not said, where it need not be
+}
+
+func places() (all []place) {
+	for _, conf := range orderConfs {
+		all = append(all, place{conf: conf}, place{conf: conf, before: true}, place{conf: conf, unsaid: true})
+	}
+	return all
+}
+
+func (p place) String() string {
+	return fmt.Sprintf("limit %d, bucket before: %v", p.conf.PerUser, p.before)
+}
+
+// with returns a stock of 10 units with an order of it in a state.
+func (p place) with(t *testing.T, c *coordinator.Coordinator, from state) (*Stock, Order) {
+	t.Helper()
+	server := redistest.Shared(t)
+	s := opened(t, c, redistest.Prefix(t), p.conf)
+	clock := newClock(t, server, s.name)
+	clock.edge(t, p.conf.Remember, 0)
+	s = through(t, s, clock.wrap)
+	require.NoError(t, s.Load(t.Context(), 10))
+	o := Order{ID: "o", User: "u", Quantity: orderedUnits}
+	from.reach(t, s, clock, o)
+	if p.before && from != isOverdue {
+		clock.edge(t, p.conf.Remember, 0)
+		_, err := s.look()
+		require.NoError(t, err)
+	}
+	return s, o
+}
 
 // TestEveryVerbInEveryState: what is answered, what the books say after it, and that what was refused has
 // changed nothing in Redis; on record in the same bucket of orders or in the one before.
@@ -150,25 +194,23 @@ func TestEveryVerbInEveryState(t *testing.T) {
 	c := processAt(t, server.Option())
 	for v, of := range reactions {
 		for from, want := range of {
-			for _, before := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%c in state %d, bucket before: %v", v, from, before), func(t *testing.T) {
-					s := opened(t, c, redistest.Prefix(t), orderConf)
-					clock := newClock(t, server, s.name)
-					clock.edge(t, orderConf.Remember, 0)
-					s = through(t, s, clock.wrap)
-					require.NoError(t, s.Load(t.Context(), 10))
-					o := Order{ID: "o", User: "u", Quantity: orderedUnits}
-					state(from).reach(t, s, clock, o)
-					if before && state(from) != isOverdue {
-						clock.edge(t, orderConf.Remember, 0)
-						_, err := s.look()
-						require.NoError(t, err)
-					}
+			for _, p := range places() {
+				t.Run(fmt.Sprintf("%c in state %d, %v", v, from, p), func(t *testing.T) {
+					s, o := p.with(t, c, state(from))
 					was := contents(t, server, s)
-					receipt, err := v.call(t, s, o)
+					asked := o
+					if p.unsaid {
+						if v != confirm && v != cancel && v != giveBack && v != query {
+							return
+						}
+						asked.Quantity = 0 // stands for what is on record
+					}
+					receipt, err := v.call(t, s, asked)
 					require.ErrorIs(t, err, want.err)
-					if v != cancel && v != giveBack {
-						require.Equal(t, Receipt{Repeated: want.repeated}, receipt)
+					if err == nil && v != cancel && v != giveBack {
+						require.Equal(t, Receipt{Repeated: want.repeated, Quantity: orderedUnits}, receipt)
+					} else {
+						require.Equal(t, Receipt{}, receipt)
 					}
 					if state(from) == want.after && v != extend {
 						require.Equal(t, was, contents(t, server, s), "nothing has changed")
@@ -176,7 +218,7 @@ func TestEveryVerbInEveryState(t *testing.T) {
 					require.Equal(t, want.after.ledger(), audited(t, s))
 					require.Equal(t, want.after, remembered(t, s, o))
 					users := map[string]string{"": "0"}
-					if want.after == isTaken || want.after == isHeld {
+					if p.conf.PerUser > 0 && (want.after == isTaken || want.after == isHeld) {
 						users["u"] = "2"
 					}
 					require.Equal(t, users, hashAt(t, server, s.homes[0].keys.users))
@@ -196,20 +238,12 @@ func TestAnotherQuantity(t *testing.T) {
 			if from == isNone {
 				continue
 			}
-			for _, before := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%c in state %d, bucket before: %v", v, from, before), func(t *testing.T) {
-					s := opened(t, c, redistest.Prefix(t), orderConf)
-					clock := newClock(t, server, s.name)
-					clock.edge(t, orderConf.Remember, 0)
-					s = through(t, s, clock.wrap)
-					require.NoError(t, s.Load(t.Context(), 10))
-					o := Order{ID: "o", User: "u", Quantity: orderedUnits}
-					from.reach(t, s, clock, o)
-					if before && from != isOverdue {
-						clock.edge(t, orderConf.Remember, 0)
-						_, err := s.look()
-						require.NoError(t, err)
-					}
+			for _, p := range places() {
+				if p.unsaid {
+					continue
+				}
+				t.Run(fmt.Sprintf("%c in state %d, %v", v, from, p), func(t *testing.T) {
+					s, o := p.with(t, c, from)
 					was := contents(t, server, s)
 					other := o
 					other.Quantity++
@@ -243,7 +277,7 @@ func TestEveryVerbInOneBatch(t *testing.T) {
 			if state(from) == isOverdue || state(from) == isExpired {
 				continue // takes time, and a script has none
 			}
-			s := opened(t, c, redistest.Prefix(t), orderConf)
+			s := opened(t, c, redistest.Prefix(t), Config{Segments: 1})
 			require.NoError(t, s.Load(t.Context(), 10))
 			o := Order{ID: "o", User: "u", Quantity: orderedUnits}
 			var b batch
@@ -288,6 +322,58 @@ func without(fields map[string]string, there bool, o Order) map[string]string {
 		delete(fields, o.field())
 	}
 	return fields
+}
+
+// TestLookup tells what an order is, and changes nothing.
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	c := processAt(t, server.Option())
+	for from, want := range lookedUp {
+		for _, p := range places() {
+			s, o := p.with(t, c, from)
+			was := contents(t, server, s)
+			began := time.Now()
+			record, err := s.Lookup(t.Context(), o.User, o.ID)
+			require.NoError(t, err)
+			require.Equal(t, want, record.State)
+			if from == isNone {
+				require.Equal(t, Record{}, record)
+				continue
+			}
+			require.Equal(t, int64(orderedUnits), record.Quantity)
+			require.Equal(t, want == Reserved, !record.Deadline.IsZero())
+			if want == Reserved {
+				require.WithinRange(t, record.Deadline, began, time.Now().Add(reservedFor))
+			}
+			if from != isOverdue {
+				require.Equal(t, was, contents(t, server, s))
+			}
+		}
+	}
+}
+
+// TestReturnOfAnyQuantity of an order that is not there keeps a Deduct of any quantity from taking.
+func TestReturnOfAnyQuantity(t *testing.T) {
+	t.Parallel()
+	s := loaded(t, Config{Segments: 1}, 10)
+	for name, back := range map[string]func(Order) error{
+		"return": func(o Order) error { return s.Return(t.Context(), o) },
+		"cancel": func(o Order) error { return s.Cancel(t.Context(), o) },
+	} {
+		require.ErrorIs(t, back(Order{ID: name}), ErrUnknownOrder)
+		require.NoError(t, back(Order{ID: name}))
+		require.NoError(t, back(Order{ID: name, Quantity: 4}))
+		for q := range int64(3) {
+			_, err := s.Deduct(t.Context(), Order{ID: name, Quantity: q + 1})
+			require.ErrorIs(t, err, ErrReturned)
+			_, err = s.Reserve(t.Context(), Order{ID: name, Quantity: q + 1}, time.Minute)
+			require.ErrorIs(t, err, ErrReturned)
+		}
+		_, err := s.Confirm(t.Context(), Order{ID: name})
+		require.ErrorIs(t, err, ErrReturned)
+	}
+	require.Equal(t, Books{Loaded: 10, Left: 10}, audited(t, s))
 }
 
 // TestRefusalsLeaveNothing: neither a record nor a count of the user, nor any other change.
