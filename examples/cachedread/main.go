@@ -92,19 +92,19 @@ func parse(args []string, out io.Writer) (settings, error) {
 // through, or something else went wrong.
 func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	logf := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
-	addr, done, err := devredis.Use(ctx, s.redis, logf)
+	server, err := devredis.Use(ctx, s.redis, logf)
 	if err != nil {
 		return err
 	}
-	defer done()
-	redis, err := meter.Connect(addr)
+	defer func() { _ = server.Close() }() // what may be left of it is a temporary directory
+	redis, err := meter.Connect(server.Addr())
 	if err != nil {
 		return err
 	}
 	defer redis.Close()
 	logf("%d servers, %d clients, %s products: %.4g %% writes, entries expire after %v, a query takes %v",
 		s.processes, s.clients, report.Thousands(int64(s.keys)), s.writes, s.expiry, s.delay)
-	team, err := startTeam(ctx, s, addr)
+	team, err := startTeam(ctx, s, server.Addr())
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		logf("interrupted before anything was done")
 		return nil

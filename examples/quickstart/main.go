@@ -67,18 +67,18 @@ func parse(args []string, out io.Writer) (settings, error) {
 // run plays both rounds and prints the table. It fails when a counter is not exact, or something else went wrong.
 func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	logf := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
-	addr, done, err := devredis.Use(ctx, s.redis, logf)
+	server, err := devredis.Use(ctx, s.redis, logf)
 	if err != nil {
 		return err
 	}
-	defer done()
-	field, err := newField(addr)
+	defer func() { _ = server.Close() }() // what may be left of it is a temporary directory
+	field, err := newField(server.Addr())
 	if err != nil {
 		return err
 	}
 	defer field.close()
 	logf("%d processes, %d goroutines each: lock, read the counter, write it plus one, unlock", s.processes, s.goroutines)
-	team, err := startTeam(ctx, s, addr)
+	team, err := startTeam(ctx, s, server.Addr())
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		logf("interrupted before anything was done")
 		return nil

@@ -16,6 +16,7 @@ import (
 const (
 	RedisServer = "redis-server"
 	Miniredis   = "miniredis"
+	External    = "external" // which somebody else has started
 )
 
 // startLimit bounds the start of a server by Use.
@@ -23,7 +24,7 @@ const startLimit = 30 * time.Second
 
 // Server is a running server.
 type Server struct {
-	// Kind is [RedisServer] or [Miniredis].
+	// Kind is [RedisServer], [Miniredis] or [External].
 	Kind string
 
 	addr  string
@@ -46,24 +47,20 @@ func Start(ctx context.Context, logf func(format string, args ...any)) (*Server,
 	return s, nil
 }
 
-// Use returns addr, or, if it is empty, the address of a server that it starts. Done is to be called at the end.
-func Use(ctx context.Context, addr string, logf func(format string, args ...any)) (used string, done func(), err error) {
+// Use returns the server at addr, or, if addr is empty, one that it starts.
+func Use(ctx context.Context, addr string, logf func(format string, args ...any)) (*Server, error) {
 	if addr != "" {
-		return addr, func() {}, nil
+		return &Server{Kind: External, addr: addr, close: func() error { return nil }}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	s, err := Start(ctx, logf)
-	if err != nil {
-		return "", nil, err
-	}
-	return s.Addr(), func() { _ = s.Close() }, nil // what may be left of it is a temporary directory
+	return Start(ctx, logf)
 }
 
 // Addr returns the server's host:port.
 func (s *Server) Addr() string { return s.addr }
 
-// Close ends the server; everything in it is lost.
+// Close ends the server, if it is not external; everything in it is lost.
 func (s *Server) Close() error { return s.close() }
 
 // startMiniredis starts a server in this process. Left alone, its keys would never expire: tests want it so.

@@ -62,17 +62,19 @@ func TestStartEndsWithItsContext(t *testing.T) {
 func TestUseStartsAServerWhereNoneIsNamed(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	logf := func(string, ...any) { require.Fail(t, "nothing to start") }
-	addr, done, err := Use(t.Context(), "named:1", logf)
+	named, err := Use(t.Context(), "named:1", logf)
 	require.NoError(t, err)
-	require.Equal(t, "named:1", addr)
-	done()
-	addr, done, err = Use(t.Context(), "", t.Logf)
+	require.Equal(t, External, named.Kind)
+	require.Equal(t, "named:1", named.Addr())
+	require.NoError(t, named.Close())
+	started, err := Use(t.Context(), "", t.Logf)
 	require.NoError(t, err)
-	client, err := net.Dial("tcp", addr)
+	require.Equal(t, Miniredis, started.Kind)
+	client, err := net.Dial("tcp", started.Addr())
 	require.NoError(t, err)
 	require.NoError(t, client.Close())
-	done()
-	_, err = net.Dial("tcp", addr)
+	require.NoError(t, started.Close())
+	_, err = net.Dial("tcp", started.Addr())
 	require.Error(t, err)
 }
 

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 )
 
@@ -25,9 +26,12 @@ type Word interface {
 	Failure() string
 }
 
-// Team is all workers.
+// Team is all workers. Its methods are not to be called at the same time.
 type Team[W Word] struct {
-	members []*member[W]
+	binary   string
+	variable string
+	aside    func(i int, w W) bool
+	members  []*member[W] // nil: it was killed
 }
 
 // member is one worker's process.
@@ -46,20 +50,50 @@ func Start[W Word](ctx context.Context, n int, variable string, aside func(i int
 	if err != nil {
 		return nil, nil, fmt.Errorf("start workers: %w", err)
 	}
-	t := &Team[W]{}
+	t := &Team[W]{binary: binary, variable: variable, aside: aside, members: make([]*member[W], n)}
 	for i := range n {
-		m, out, err := startMember[W](binary, variable)
-		if err != nil {
+		if err := t.start(i); err != nil {
 			return nil, nil, errors.Join(err, t.Close())
 		}
-		t.members = append(t.members, m)
-		go m.read(out, func(w W) bool { return aside != nil && aside(i, w) })
 	}
 	words, err := t.Answers(ctx)
 	if err != nil {
 		return nil, nil, errors.Join(err, t.Close())
 	}
 	return t, words, nil
+}
+
+// start starts worker i.
+func (t *Team[W]) start(i int) error {
+	m, out, err := startMember[W](t.binary, t.variable)
+	if err != nil {
+		return err
+	}
+	t.members[i] = m
+	go m.read(out, func(w W) bool { return t.aside != nil && t.aside(i, w) })
+	return nil
+}
+
+// Kill ends worker i as a crash would, in the middle of whatever it does, and returns when it is gone. Until Restart it is
+// no part of the team: it gets no orders, and its answers are zero words.
+func (t *Team[W]) Kill(i int) error {
+	m := t.members[i]
+	if err := m.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill worker %d: %w", m.cmd.Process.Pid, err)
+	}
+	t.members[i] = nil
+	_ = m.in.Close()
+	m.drain(nil)
+	_ = m.cmd.Wait() // that it was killed is known
+	return nil
+}
+
+// Restart starts worker i anew, which was killed, and returns what it says first.
+func (t *Team[W]) Restart(ctx context.Context, i int) (w W, err error) {
+	if err := t.start(i); err != nil {
+		return w, err
+	}
+	return t.members[i].next(ctx)
 }
 
 func startMember[W Word](binary, variable string) (*member[W], io.Reader, error) {
@@ -98,7 +132,9 @@ func (m *member[W]) read(out io.Reader, aside func(W) bool) {
 // Order tells every worker the same. One that has died says so where its answer is awaited.
 func (t *Team[W]) Order(order any) {
 	for _, m := range t.members {
-		_ = m.give.Encode(order)
+		if m != nil {
+			_ = m.give.Encode(order)
+		}
 	}
 }
 
@@ -106,6 +142,9 @@ func (t *Team[W]) Order(order any) {
 func (t *Team[W]) Answers(ctx context.Context) ([]W, error) {
 	words := make([]W, len(t.members))
 	for i, m := range t.members {
+		if m == nil {
+			continue
+		}
 		w, err := m.next(ctx)
 		if err != nil {
 			return nil, err
@@ -135,6 +174,7 @@ func (m *member[W]) next(ctx context.Context) (w W, err error) {
 func (t *Team[W]) Close() error { return t.closeWithin(CloseLimit + time.Second) }
 
 func (t *Team[W]) closeWithin(limit time.Duration) error {
+	t.members = slices.DeleteFunc(t.members, func(m *member[W]) bool { return m == nil })
 	for _, m := range t.members {
 		_ = m.in.Close() // one that is gone needs no word of it
 	}

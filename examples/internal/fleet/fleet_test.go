@@ -130,6 +130,30 @@ func TestTeamTellsOfAWorkerThatDied(t *testing.T) {
 	require.ErrorContains(t, team.Close(), "killed")
 }
 
+// Who was killed is missed by nobody, and a new one takes the place.
+func TestKilledWorkerIsReplaced(t *testing.T) {
+	team, hellos, err := Start(t.Context(), 3, obedient, func(_ int, w word) bool { return w.Progress })
+	require.NoError(t, err)
+	require.NoError(t, team.Kill(1))
+	process, err := os.FindProcess(hellos[1].PID)
+	require.NoError(t, err)
+	require.Error(t, process.Signal(os.Interrupt), "it is gone")
+	team.Order(order{Number: 1})
+	words, err := team.Answers(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []word{{PID: hellos[0].PID, Number: 1}, {}, {PID: hellos[2].PID, Number: 1}}, words)
+
+	hello, err := team.Restart(t.Context(), 1)
+	require.NoError(t, err)
+	require.NotEqual(t, hellos[1].PID, hello.PID)
+	team.Order(order{Number: 2})
+	words, err = team.Answers(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, word{PID: hello.PID, Number: 2}, words[1])
+	require.NoError(t, team.Kill(2))
+	require.NoError(t, team.Close(), "that one was killed is no failure")
+}
+
 func TestTeamTellsWhatAWorkerSaid(t *testing.T) {
 	_, _, err := Start[word](t.Context(), 2, broken, nil)
 	require.ErrorContains(t, err, ": no luck today")

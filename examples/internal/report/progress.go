@@ -17,7 +17,8 @@ type Progress struct {
 	Out    io.Writer
 	Round  string // the round's name
 	Length time.Duration
-	Unit   string // of what is counted
+	Unit   string        // of what is counted
+	Note   func() string // what else there is to say, if anything
 }
 
 // Watch shows the line until the round has had its length, ctx ends, or over is closed.
@@ -53,8 +54,14 @@ func (p Progress) watch(ctx context.Context, over <-chan struct{}, count func() 
 func (p Progress) show(passed time.Duration, count int64) {
 	const width = 24
 	done := min(int(passed*width/p.Length), width)
-	fmt.Fprintf(p.Out, "\r%-12s [%s%s] %s %s ",
+	line := fmt.Sprintf("%-12s [%s%s] %s %s",
 		p.Round, strings.Repeat("#", done), strings.Repeat(".", width-done), Thousands(count), p.Unit)
+	if p.Note != nil {
+		if note := p.Note(); note != "" {
+			line += ", " + note
+		}
+	}
+	fmt.Fprintf(p.Out, "\r%-78s ", line) // over all of the line before
 }
 
 func isTerminal(out io.Writer) bool {

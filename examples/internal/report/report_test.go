@@ -81,13 +81,15 @@ func TestProgressIsShownUntilTheRoundIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		p := Progress{Out: &out, Round: "one key", Length: 5 * showEvery / 2, Unit: "locks"}
+		notes := []string{"to 0", ""}
+		p.Note = func() string { note := notes[0]; notes = notes[1:]; return note }
 		start := time.Now()
 		count := int64(0)
 		p.watch(t.Context(), nil, func() int64 { count += 1000; return count }, true)
 		require.Equal(t, p.Length, time.Since(start))
 		require.Equal(t, ""+
-			"\rone key      [#########...............] 1,000 locks "+
-			"\rone key      [###################.....] 2,000 locks "+
+			"\rone key      [#########...............] 1,000 locks, to 0"+strings.Repeat(" ", 22)+
+			"\rone key      [###################.....] 2,000 locks"+strings.Repeat(" ", 28)+
 			"\r"+strings.Repeat(" ", 79)+"\r", out.String())
 	})
 }
