@@ -38,20 +38,18 @@ func (h *Hold) Context() context.Context {
 		return x.ctx
 	}
 	x.ctx = ctx
-	over := h.endedLocked()
-	if over == nil {
-		// Where it is over, an Unlock may be reading what there is to cancel.
-		x.cancel = cancel
-		m := h.claim.extras()
-		m.contexts = append(m.contexts, heldContext{h.number, cancel})
-	}
-	a.mu.Unlock()
-	if over != nil {
+	if over := h.endedLocked(); over != nil {
+		a.mu.Unlock() // an Unlock may be reading what there is to cancel: it is left to us
 		if errors.Is(over, ErrNotHeld) {
 			over = ErrReleased
 		}
 		cancel(over)
+		return ctx
 	}
+	x.cancel = cancel
+	m := h.claim.extras()
+	m.contexts = append(m.contexts, heldContext{h.number, cancel})
+	a.mu.Unlock()
 	return ctx
 }
 
