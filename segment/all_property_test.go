@@ -68,7 +68,7 @@ var drawFair = rapid.Custom(func(r *rapid.T) *fair {
 	f := &fair{
 		Stocks: rapid.IntRange(2, 3).Draw(r, "stocks"), Segments: rapid.IntRange(1, 4).Draw(r, "segments"),
 		Processes: rapid.IntRange(1, 3).Draw(r, "processes"), Units: int64(rapid.IntRange(1, 12).Draw(r, "units")),
-		Limit: int64(rapid.SampledFrom([]int{0, 0, 5}).Draw(r, "limit")),
+		Limit: int64(rapid.SampledFrom([]int{0, 0, 4}).Draw(r, "limit")),
 	}
 	f.Acts = rapid.SliceOfN(rapid.SliceOfN(drawDoing(f.Processes), 1, 3), 1, 8).Draw(r, "acts")
 	return f
@@ -219,6 +219,7 @@ var answersOf = []struct {
 }{
 	{"uncertain", ErrUncertain}, {"gone", errGone}, {"mismatch", ErrOrderMismatch}, {"returned", ErrReturned}, {"unknown", ErrUnknownOrder},
 	{"sold out", ErrSoldOut}, {"limit", ErrUserLimit}, {"not done", ErrNotDone}, {"unavailable", coordinator.ErrUnavailable},
+	{"left", context.DeadlineExceeded},
 }
 
 func (g *fairground) tell(a *doing, what string, repeated bool, err error) {

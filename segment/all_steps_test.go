@@ -77,15 +77,14 @@ func TestCommitInTime(t *testing.T) {
 	}
 }
 
-// A prepare that arrives long after its attempt was dealt takes nothing, and an undo notes nothing.
-func TestLateCopies(t *testing.T) {
+// A prepare that arrives long after its attempt was dealt takes nothing.
+func TestLatePrepare(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.clock.add(t, 6*partLasts)
 	st := b.take("prepare", b.older, firstPlace, itsLines, "", 2)
 	require.Equal(t, statusOutrun, st.status)
 	require.Equal(t, "late", st.by)
-	b.take("undo", b.older, firstPlace, itsLines, "", 2)
 	require.Empty(t, b.now())
 	require.Equal(t, statusDone, b.take("prepare", b.newer, firstPlace, itsLines, "", 2).status)
 	require.Equal(t, "p2 newer "+itsLines+" "+firstPlace, b.now())

@@ -1,8 +1,8 @@
 -- One step of an order over several stocks, at its home in one of them. Its home in the first stock, by name, is where it is
 -- decided, and deals the attempts.
 --
--- KEYS[1] to [6], ARGV[1] to [4]: see books.lua
--- KEYS[7]   parts     sorted set: what orders over several stocks have in open, by its deadline in µs
+-- KEYS[1] to [7], ARGV[1] to [4]: see books.lua
+-- KEYS[8]   parts     sorted set: what orders over several stocks have in open, by its deadline in µs
 -- ARGV[5]   verb
 -- ARGV[6]   order
 -- ARGV[7]   lines     stands for all that the order wants
@@ -70,14 +70,14 @@ end
 local function enter(kind, units, by, home)
   local deadline = text(now + lasts)
   redis.call('HSET', KEYS[4], order, table.concat({kind .. units, by, deadline, lines, home}, ' '))
-  redis.call('ZADD', KEYS[7], deadline, order)
+  redis.call('ZADD', KEYS[8], deadline, order)
   redis.call('HINCRBY', KEYS[1], 'rev', 1)
   books.opens = books.opens + 1
 end
 
 local function leave()
   redis.call('HDEL', KEYS[4], order)
-  redis.call('ZREM', KEYS[7], order)
+  redis.call('ZREM', KEYS[8], order)
   redis.call('HINCRBY', KEYS[1], 'rev', 1)
   books.opens = books.opens - 1
 end
@@ -86,7 +86,8 @@ local function part_back()
   local units = tonumber(it.units)
   leave()
   books.parts = books.parts - units
-  put_back(order, units)
+  books.left = books.left + units -- they were available all the time
+  charge(order, -units)
 end
 
 local function take()
@@ -249,9 +250,7 @@ function verbs.undo()
   elseif it.kind then
     return {done}
   end
-  if now - attempt <= late then
-    note('r', quantity, attempt)
-  end
+  note('r', quantity, attempt)
   return {done}
 end
 
