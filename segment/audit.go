@@ -66,6 +66,9 @@ func (s *Stock) Audit(ctx context.Context) (Audit, error) {
 		return Audit{}, s.about(invalid("the context is nil"), nil)
 	}
 	var audit Audit
+	if err := s.settle(); err != nil {
+		return Audit{}, s.about(err, nil)
+	}
 	for range auditTries {
 		first, second, err := s.twice(ctx)
 		if err != nil {

@@ -28,6 +28,7 @@ type home struct {
 func newHome(s *Stock, i int) *home {
 	h := &home{stock: s, index: i, keys: newKeys(s.settings.KeyPrefix, s.name, i)}
 	h.lane.home, h.puller.home = h, h
+	h.bucket.Store(time.Now().UnixMicro() / s.conf.Remember.Microseconds()) // a guess: the server says if it is wrong
 	return h
 }
 
@@ -198,7 +199,7 @@ func (h *home) askSince(failing *time.Time, b *batch) ([]outcome, error) {
 // common are the keys and arguments that most scripts begin with.
 func (h *home) common(set string) (keys, args []string) {
 	bucket := h.bucket.Load()
-	keys = []string{h.keys.books, h.keys.orders(bucket), h.keys.orders(bucket - 1), h.keys.open, h.keys.due, h.keys.users}
+	keys = []string{h.keys.books, h.keys.orders(bucket), h.keys.orders(bucket - 1), h.keys.open, h.keys.due, h.keys.users, h.keys.raised}
 	args = []string{set, h.stock.remember(), number(bucket), number(h.stock.conf.PerUser)}
 	return keys, args
 }
@@ -207,6 +208,9 @@ func (h *home) common(set string) (keys, args []string) {
 // other, are a group.
 func (h *home) call(script *script, set string, b *batch) call {
 	keys, head := h.common(set)
+	if script == deductScript {
+		keys = keys[:3]
+	}
 	args := make([]string, 0, len(head)+1+2*len(b.credits)+4*len(b.nameless)+len(b.orders)+16)
 	args = append(append(args, head...), strconv.Itoa(len(b.credits)))
 	for _, c := range b.credits {

@@ -111,7 +111,7 @@ func (s *Stock) loadSegments(ctx context.Context, epoch, set string, units int64
 				script: loadScript,
 				keys: []string{
 					k.books, k.orders(t.bucket), k.orders(t.bucket - 1), k.open, k.due, k.users,
-					k.orders(t.stored), k.orders(t.stored - 1), k.parts,
+					k.orders(t.stored), k.orders(t.stored - 1), k.parts, k.raised,
 				},
 				args: []string{
 					set, epoch, s.remember(), number(share(units, t.home.index, len(s.homes))),
@@ -152,7 +152,7 @@ func (s *Stock) dropSegments(ctx context.Context, epoch string, from, to int) er
 		}
 		a := s.run(call{
 			script: dropScript,
-			keys:   []string{k.books, k.orders(bucket), k.orders(bucket - 1), k.open, k.due, k.users, k.parts},
+			keys:   []string{k.books, k.orders(bucket), k.orders(bucket - 1), k.open, k.due, k.users, k.raised, k.parts},
 			args:   []string{epoch},
 		})[0]
 		if a.err != nil {

@@ -3,6 +3,7 @@ package segment
 import (
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-leasehold/leasehold/coordinator"
@@ -12,7 +13,8 @@ import (
 type books struct {
 	left, took, reserved, parts, loaded int64
 	opens                               int64         // reservations and parts
-	ups                                 int64         // grows with whatever adds to left
+	added                               int64         // units that came for sale after Load, ever: given back or restocked
+	raised                              int64         // counts what makes "sold out" untrue
 	gave, gotten                        int64         // to and from other segments, ever
 	short                               int64         // what a failover took and left has not
 	rev                                 int64         // grows with every change
@@ -24,12 +26,59 @@ type books struct {
 // survey is all segments, one after the other.
 type survey []books
 
-// looks is how often look looks again because it has ended what orders over several stocks have left.
-const looks = 4
+// surveyor has those who want to look at all segments at the same time look together.
+type surveyor struct {
+	mu   sync.Mutex
+	busy bool
+	next *joint // the look that begins when the present one has ended
+}
+
+// joint is a look that many wait for. The result is written before done is closed.
+type joint struct {
+	done chan struct{}
+	all  survey
+	err  error
+}
 
 // look looks at all segments, which sends back what is due, and ends what orders over several
-// stocks have left past its deadline.
+// stocks have left past its deadline. It begins after the call; what comes of it is shared, and not to be changed.
 func (s *Stock) look() (survey, error) {
+	v := &s.surveyor
+	v.mu.Lock()
+	if v.next == nil {
+		v.next = &joint{done: make(chan struct{})}
+	}
+	mine := v.next
+	if !v.busy {
+		v.busy = true
+		go s.survey() // ends with the last look that somebody waits for
+	}
+	v.mu.Unlock()
+	<-mine.done
+	return mine.all, mine.err
+}
+
+// survey makes the looks that are waited for, one after the other.
+func (s *Stock) survey() {
+	v := &s.surveyor
+	for {
+		v.mu.Lock()
+		j := v.next
+		v.next = nil
+		v.busy = j != nil
+		v.mu.Unlock()
+		if j == nil {
+			return
+		}
+		j.all, j.err = s.lookNow()
+		close(j.done)
+	}
+}
+
+// looks is how often lookNow looks again because it has ended what orders over several stocks have left.
+const looks = 4
+
+func (s *Stock) lookNow() (survey, error) {
 	for tries := 1; ; tries++ {
 		all, err := s.pass()
 		if err != nil {
@@ -108,7 +157,7 @@ func parseBooks(a answer) (books, error) {
 	b := books{more: more == 1, earliest: time.Duration(earliest) * time.Microsecond}
 	fields := map[string]*int64{
 		"left": &b.left, "took": &b.took, "reserved": &b.reserved, "parts": &b.parts, "loaded": &b.loaded, "opens": &b.opens,
-		"ups": &b.ups, "gave": &b.gave, "gotten": &b.gotten, "short": &b.short, "rev": &b.rev,
+		"added": &b.added, "raised": &b.raised, "gave": &b.gave, "gotten": &b.gotten, "short": &b.short, "rev": &b.rev,
 	}
 	for i := 2; i < len(values); i += 2 {
 		name, _ := values[i].ToString()
@@ -156,17 +205,18 @@ func (v survey) undecided() (n int64) {
 	return n
 }
 
-// proves says that what was available in v was the most that there was at the
-// moment between v and then: nothing was added, or on the move, and nothing that is
-// due was still to come back.
-func (v survey) proves(then survey) bool {
+// most is the most that can have been available at the moment between the end of v and the beginning of then; false:
+// something due is still to come back. What a segment has left, in parts, and given more than received does not change
+// when units move. It falls when they are taken, and rises by what is added, of which all since v is in then.
+func (v survey) most(then survey) (units int64, ok bool) {
+	units = v.available()
 	for i := range v {
-		a, b := &v[i], &then[i]
-		if a.ups != b.ups || a.gave != b.gave || a.gotten != b.gotten || a.more || b.more {
-			return false
+		if v[i].more || then[i].more {
+			return 0, false
 		}
+		units += then[i].added - v[i].added
 	}
-	return true
+	return units, true
 }
 
 // pair is units that one segment has given to another, ever.
@@ -229,7 +279,7 @@ func (s *Stock) settle() error {
 	}
 	for p, units := range got {
 		if units > given[p] && p.donor < len(s.homes) {
-			if _, _, err := s.homes[p.donor].give(p.home, units, -1); err != nil {
+			if _, err := s.give([]gift{{p, units, -1}}); err != nil {
 				return err
 			}
 		}
@@ -237,32 +287,68 @@ func (s *Stock) settle() error {
 	return nil
 }
 
-// give has the segment give units to another one, which is known to have
-// received got from here; it returns the total that it has ever given there,
-// and what is left. want of -1 gives none.
-func (h *home) give(to int, got, want int64) (total string, left int64, err error) {
-	s := h.stock
+// receive has donors give units to this segment, the first as much as it has of what is wanted, the next the
+// rest, and so on; each gives half of what it has, if that is more. Credits are what they gave, also where one has failed.
+func (h *home) receive(donors []int, want int64, seen survey) (credits []credit, err error) {
+	_, got, err := h.stock.pairs(h)
+	if err != nil {
+		return nil, err
+	}
+	gifts := make([]gift, len(donors))
+	for i, donor := range donors {
+		share := min(max(want, 1), seen[donor].left)
+		want -= share
+		gifts[i] = gift{pair{donor, h.index}, got[pair{donor, h.index}], share}
+	}
+	totals, err := h.stock.give(gifts)
+	for i, total := range totals {
+		if total != "" {
+			credits = append(credits, credit{donors[i], total})
+		}
+	}
+	if len(credits) > 0 {
+		err = nil
+	}
+	return credits, err
+}
+
+// gift is units that a donor is asked for. got is what it is known to have ever given to that home and was received
+// there; want of -1 asks for none.
+type gift struct {
+	pair
+	got, want int64
+}
+
+// give has donors give, and returns the total that each has ever given to that home, or nothing
+// where it failed.
+func (s *Stock) give(gifts []gift) (totals []string, err error) {
 	set, err := s.set()
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
-	if want >= 0 {
-		s.counters.moves.Add(1)
+	calls := make([]call, len(gifts))
+	for i, g := range gifts {
+		if g.want >= 0 {
+			s.counters.moves.Add(1)
+		}
+		calls[i] = call{
+			script: giveScript, keys: []string{s.homes[g.donor].keys.books},
+			args: []string{set, strconv.Itoa(g.home), number(g.got), number(g.want)},
+		}
 	}
-	a := s.run(call{
-		script: giveScript, keys: []string{h.keys.books},
-		args: []string{set, strconv.Itoa(to), number(got), number(want)},
-	})[0]
-	if a.err != nil {
-		s.noteEpoch(set, a.err)
-		return "", 0, a.err
+	totals = make([]string, len(gifts))
+	for i, a := range s.run(calls...) {
+		if a.err != nil {
+			s.noteEpoch(set, a.err)
+			err = a.err
+			continue
+		}
+		values, unreadable := a.message.AsStrSlice()
+		if unreadable != nil || len(values) != 2 {
+			err = fmt.Errorf("%w: give: %w", coordinator.ErrUnavailable, errUnreadable)
+			continue
+		}
+		totals[i] = values[0]
 	}
-	values, err := a.message.AsStrSlice()
-	if err != nil || len(values) != 2 {
-		return "", 0, fmt.Errorf("%w: give: %w", coordinator.ErrUnavailable, errUnreadable)
-	}
-	if left, err = strconv.ParseInt(values[1], 10, 64); err != nil {
-		return "", 0, fmt.Errorf("%w: give: %w", coordinator.ErrUnavailable, errUnreadable)
-	}
-	return values[0], left, nil
+	return totals, err
 }

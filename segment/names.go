@@ -21,13 +21,13 @@ type keys struct {
 	stem string // prefix~stock:
 	tag  string
 
-	books, open, due, users, parts string
+	books, open, due, users, raised, parts string
 }
 
 func newKeys(prefix, name string, i int) keys {
 	k := keys{stem: prefix + "~stock:", tag: tagged(name, i)}
 	k.books, k.open, k.due = k.of("books"), k.of("open"), k.of("due")
-	k.users, k.parts = k.of("users"), k.of("parts")
+	k.users, k.raised, k.parts = k.of("users"), k.of("raised"), k.of("parts")
 	return k
 }
 

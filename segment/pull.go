@@ -114,7 +114,7 @@ func (p *puller) run() {
 		if len(batch) == 0 {
 			return
 		}
-		served, err := p.round(batch)
+		served, err := p.round(batch, misses)
 		switch {
 		case err != nil:
 			for _, w := range batch {
@@ -139,7 +139,7 @@ func (p *puller) run() {
 // turn keeps two pullers from passing the last units to and fro.
 func (p *puller) turn() *coordinator.Hold {
 	s := p.home.stock
-	hold, err := s.c.Mutex(s.name+"/pull").TryLockFor(context.Background(), time.Second)
+	hold, err := s.c.Mutex("stock:"+s.name+"/pull").TryLockFor(context.Background(), time.Second)
 	if err != nil {
 		return nil
 	}
@@ -154,19 +154,11 @@ func (w *waiter) isGone(p *puller) bool {
 
 // round looks at all segments and moves units, or proves that there are none. It says
 // how many orders it has decided.
-func (p *puller) round(batch []*waiter) (served int, err error) {
+func (p *puller) round(batch []*waiter, misses int) (served int, err error) {
 	s, started, generation := p.home.stock, time.Now(), p.home.stock.sold.generation()
 	first, err := s.look()
 	if err != nil {
 		return 0, err
-	}
-	if first.underWay() != 0 {
-		if err := s.settle(); err != nil {
-			return 0, err
-		}
-		if first, err = s.look(); err != nil {
-			return 0, err
-		}
 	}
 	least := slices.MinFunc(batch, func(a, b *waiter) int { return cmp.Compare(a.order.quantity, b.order.quantity) })
 	if first.available()-first.undecided() >= least.order.quantity {
@@ -175,30 +167,32 @@ func (p *puller) round(batch []*waiter) (served int, err error) {
 		if err != nil || before > len(batch) {
 			return before - len(batch), err
 		}
-		if first, err = s.look(); err != nil {
+		if misses > 0 && first.underWay() > 0 { // it may be on its way for ever: who gave has crashed
+			err = s.settle()
+		}
+		return 0, err
+	}
+	if first.underWay() < 0 { // a failover may have lost what was given
+		if err := s.settle(); err != nil {
 			return 0, err
 		}
 	}
 	second, err := s.look()
-	if err != nil || !first.proves(second) {
+	if err != nil {
 		return 0, err
 	}
+	sum, ok := first.most(second)
 	// A record may be older than the proof, and forgotten by its end.
-	if time.Since(started) > s.conf.Remember/2 {
+	if !ok || time.Since(started) > s.conf.Remember/2 {
 		return 0, nil
 	}
-	sum := first.available()
 	return p.refuse(batch, sum, second, generation)
 }
 
-// move has the fullest segments give units to this one, and tries the waiting orders with
-// each. It returns those still waiting.
+// move has the fullest segments give units to this one, as many as are needed, and tries the
+// waiting orders with them. It returns those still waiting.
 func (p *puller) move(batch []*waiter, seen survey) ([]*waiter, error) {
 	h := p.home
-	_, got, err := h.stock.pairs(h)
-	if err != nil {
-		return batch, err
-	}
 	donors := make([]int, 0, len(seen))
 	for i := range seen {
 		if i != h.index && seen[i].left > 0 {
@@ -206,26 +200,23 @@ func (p *puller) move(batch []*waiter, seen survey) ([]*waiter, error) {
 		}
 	}
 	slices.SortFunc(donors, func(a, b int) int { return cmp.Compare(seen[b].left, seen[a].left) })
-	here := seen[h.index].left
-	if len(donors) == 0 { // all that there is came here meanwhile
+	want := -seen[h.index].left
+	for _, w := range batch {
+		want += w.order.quantity
+	}
+	want = max(want, 1)
+	enough := 0
+	for here := int64(0); enough < len(donors) && here < want; enough++ {
+		here += seen[donors[enough]].left
+	}
+	if enough == 0 { // all that there is came here meanwhile
 		return p.try(nil, batch)
 	}
-	for _, donor := range donors {
-		want := -here
-		for _, w := range batch {
-			want += w.order.quantity
-		}
-		received := got[pair{donor, h.index}]
-		total, _, err := h.stock.homes[donor].give(h.index, received, max(want, 1))
-		if err != nil {
-			return batch, err
-		}
-		if batch, err = p.try([]credit{{donor, total}}, batch); err != nil || len(batch) == 0 {
-			return batch, err
-		}
-		here = 0 // what came was less than is wanted, or was taken by others
+	credits, err := h.receive(donors[:enough], want, seen)
+	if err != nil {
+		return batch, err
 	}
-	return batch, nil
+	return p.try(credits, batch)
 }
 
 // try credits units and tries orders at home in one script. It returns those that were short.

@@ -239,7 +239,7 @@ func explain(err error) error {
 		return fmt.Errorf("%w: it is %q now (epoch:segments:remember:limit)", ErrEpoch, rest)
 	case "LOADED":
 		return fmt.Errorf("%w: as %q (epoch:segments:remember:limit)", ErrLoaded, rest)
-	case "LOADING":
+	case "HALFLOADED":
 		return fmt.Errorf("%w: somebody began to load it with %q (units epoch:segments:remember:limit) and has not ended: "+
 			"Load with the same, or Reset", ErrNotLoaded, rest)
 	}

@@ -54,7 +54,7 @@ type soldOut struct {
 type knowledge struct {
 	sum     int64               // an order of more units is sold out
 	records map[uint64]struct{} // hashes of user and ID; theirs are asked for
-	revs    []string            // of each segment's books
+	revs    []string            // of each segment
 	used    atomic.Bool         // since the last check
 }
 
@@ -152,7 +152,7 @@ func (k *soldOut) collect(sum int64, seen survey) (*knowledge, func(), error) {
 		}
 	}
 	for _, h := range s.homes {
-		f, err := s.c.Watch(h.keys.books, k.forget)
+		f, err := s.c.Watch(h.keys.raised, k.forget)
 		if err != nil {
 			return nil, stop, err
 		}
@@ -164,7 +164,7 @@ func (k *soldOut) collect(sum int64, seen survey) (*knowledge, func(), error) {
 		return nil, stop, err
 	}
 	for i := range seen {
-		if revs[i] != k.rev(seen[i].rev) {
+		if set := s.epoch.Load(); set == nil || revs[i] != *set+" "+number(seen[i].raised) {
 			return nil, stop, nil
 		}
 	}
@@ -182,15 +182,7 @@ func (k *soldOut) collect(sum int64, seen survey) (*knowledge, func(), error) {
 	return known, stop, nil
 }
 
-func (k *soldOut) rev(n int64) string {
-	set := k.stock.epoch.Load()
-	if set == nil {
-		return ""
-	}
-	return *set + " " + number(n)
-}
-
-// revs reads, with tracking, which change of its books each segment is at.
+// revs reads, with tracking, what of each segment changes with whatever makes "sold out" untrue.
 func (k *soldOut) revs() ([]string, error) {
 	s := k.stock
 	client, err := s.c.Plain()
@@ -199,7 +191,7 @@ func (k *soldOut) revs() ([]string, error) {
 	}
 	reads := make([]rueidis.Completed, len(s.homes))
 	for i, h := range s.homes {
-		reads[i] = client.B().Hmget().Key(h.keys.books).Field("set", "rev").Build()
+		reads[i] = client.B().Get().Key(h.keys.raised).Build()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), verifyWithin)
 	defer cancel()
@@ -209,11 +201,9 @@ func (k *soldOut) revs() ([]string, error) {
 	}
 	revs := make([]string, len(results))
 	for i, result := range results {
-		found, err := result.AsStrSlice()
-		if err != nil {
+		if revs[i], err = result.ToString(); err != nil {
 			return nil, err
 		}
-		revs[i] = strings.Join(found, " ")
 	}
 	return revs, nil
 }

@@ -32,6 +32,7 @@ type Stock struct {
 	epoch     atomic.Pointer[string]
 
 	sold     soldOut
+	surveyor surveyor
 	counters counters
 }
 

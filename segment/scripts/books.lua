@@ -6,12 +6,13 @@
 -- KEYS[4]  open    hash: order -> reservation, part or done
 -- KEYS[5]  due     sorted set: reservations by their deadline in µs
 -- KEYS[6]  users   hash: user -> units
+-- KEYS[7]  raised  text: changes with whatever makes "sold out" untrue; the one key that is tracked
 -- ARGV[1]  set     the settings that the caller knows
 -- ARGV[2]  remember in µs
 -- ARGV[3]  bucket  the one that the caller named in KEYS
 -- ARGV[4]  limit   units per user; 0: no limit
-local names = {'bucket', 'prev', 'left', 'took', 'reserved', 'parts', 'opens', 'loaded', 'ups', 'gave', 'gotten', 'short', 'rev',
-  'seq'}
+local names = {'bucket', 'prev', 'left', 'took', 'reserved', 'parts', 'opens', 'loaded', 'added', 'raised', 'gave', 'gotten', 'short',
+  'rev', 'seq'}
 local found = redis.call('HMGET', KEYS[1], 'set', unpack(names))
 if not found[1] then
   return redis.error_reply('UNLOADED the stock is not loaded')
@@ -23,6 +24,7 @@ for i = 1, #names do
   old[i] = tonumber(found[i + 1]) or 0
   books[names[i]] = old[i]
 end
+local raised_before = books.raised
 -- It never goes back, whatever the clock does: what was written must be found.
 local bucket = math.max(books.bucket, math.floor(now / tonumber(ARGV[2])))
 if text(bucket) ~= ARGV[3] or books.bucket ~= bucket then
@@ -68,10 +70,16 @@ local function charge(order, n)
   return true
 end
 
+-- Counts units that are for sale and were not before, ever: moves between segments are none.
+local function add(n)
+  books.left = books.left + n
+  books.added = books.added + n
+  books.raised = books.raised + 1
+end
+
 -- Gives the units of an order back to what is left.
 local function put_back(order, n)
-  books.left = books.left + n
-  books.ups = books.ups + 1
+  add(n)
   charge(order, -n)
 end
 
@@ -106,7 +114,7 @@ end
 
 -- Writes what has changed: records first. A script that is refused by a full
 -- server is refused at its first write, before anything is taken. Whatever is
--- written, books.rev changes, and with it the one key that is tracked.
+-- written, books.rev changes.
 local function save()
   if #written > 0 then
     redis.call('HSET', KEYS[2], unpack(written))
@@ -129,6 +137,9 @@ local function save()
       changed[#changed + 1] = name
       changed[#changed + 1] = text(books[name])
     end
+  end
+  if books.raised ~= raised_before then
+    redis.call('SET', KEYS[7], ARGV[1] .. ' ' .. text(books.raised))
   end
   if #changed + #written + #opened > 0 then
     redis.call('HSET', KEYS[1], 'rev', text(books.rev + 1), unpack(changed))

@@ -5,9 +5,6 @@
 -- KEYS[1]  books
 -- KEYS[2]  orders
 -- KEYS[3]  before
--- KEYS[4]  open   not used
--- KEYS[5]  due    not used
--- KEYS[6]  users  not used
 -- ARGV[1]  set       the settings that the caller knows
 -- ARGV[2]  remember  in µs
 -- ARGV[3]  bucket    the one that the caller named in KEYS

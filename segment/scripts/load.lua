@@ -9,6 +9,7 @@
 -- KEYS[7]  was         orders of the bucket that an older epoch had last
 -- KEYS[8]  was_before  of the bucket before that
 -- KEYS[9]  parts
+-- KEYS[10]  raised
 -- ARGV[1]  set       the settings: <epoch>:<segments>:<remember>:<limit>
 -- ARGV[2]  epoch
 -- ARGV[3]  remember  in µs
@@ -47,4 +48,5 @@ redis.call('HSET', KEYS[4], '', '')
 redis.call('ZADD', KEYS[5], '+inf', '')
 redis.call('ZADD', KEYS[9], '+inf', '')
 redis.call('HSET', KEYS[6], '', '0')
+redis.call('SET', KEYS[10], ARGV[1] .. ' 0')
 return {'set'}

@@ -17,7 +17,7 @@ if set and not loading and by == ARGV[3] then
 elseif loading and by == ARGV[3] or loading and ARGV[4] == '0' and total == ARGV[2] and loading == text(last) .. ':' .. ARGV[1] then
   return {text(last), found[6]}
 elseif ARGV[4] == '0' and loading then
-  return redis.error_reply('LOADING ' .. total .. ' ' .. loading)
+  return redis.error_reply('HALFLOADED ' .. total .. ' ' .. loading)
 elseif ARGV[4] == '0' and set then
   return redis.error_reply('LOADED ' .. set)
 end

@@ -1,7 +1,7 @@
 -- Looks at a segment, and sends back what is due.
 --
 -- KEYS, ARGV[1] to [4]: see books.lua
--- KEYS[7]  parts  sorted set: see parts.lua
+-- KEYS[8]  parts  sorted set: see parts.lua
 --
 -- Returns  {'now', bucket, stored}   another bucket: nothing was done
 --          {more, µs to the earliest deadline of what is open or -1, name, value, name, value, ...}
@@ -27,7 +27,7 @@ for _, name in ipairs(names) do
 end
 if books.opens > 0 then
   local overdue = {}
-  for _, order in ipairs(redis.call('ZRANGEBYSCORE', KEYS[7], '-inf', '(' .. text(now), 'LIMIT', 0, 16)) do
+  for _, order in ipairs(redis.call('ZRANGEBYSCORE', KEYS[8], '-inf', '(' .. text(now), 'LIMIT', 0, 16)) do
     overdue[#overdue + 1] = order
     overdue[#overdue + 1] = redis.call('HGET', KEYS[4], order)
   end

@@ -29,7 +29,6 @@ for _ = 1, tonumber(ARGV[5]) do
     redis.call('HSET', KEYS[1], donor, text(total))
     books.left = books.left + total - got
     books.gotten = books.gotten + total - got
-    books.ups = books.ups + 1
   end
   at = at + 2
 end
@@ -199,6 +198,7 @@ local function give_back(order, quantity)
   elseif answer == unknown then
     -- A Deduct or Reserve that is still on its way shall not take.
     note(order, 'r' .. quantity)
+    books.raised = books.raised + 1 -- it is on record now, and nobody who knows what is has it
   end
   return answer, on_record
 end
@@ -232,8 +232,7 @@ function verbs.S(order, quantity, n)
     return full
   end
   books.loaded = books.loaded + n
-  books.left = books.left + n
-  books.ups = books.ups + 1
+  add(n)
   note(order, 't' .. quantity)
   return done
 end
