@@ -45,6 +45,9 @@ func (s *Stock) load(ctx context.Context, units int64, reset bool) error {
 	if units < 0 || units > MaxUnits {
 		return invalid("a stock of %d units is not within 0 and %d", units, int64(MaxUnits))
 	}
+	if err := s.rights(); err != nil {
+		return err
+	}
 	var nonce [8]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	by := hex.EncodeToString(nonce[:])

@@ -33,6 +33,7 @@ var (
 	dropScript      = newScript("drop")
 	attachScript    = newScript("attach")
 	forgetScript    = newScript("forget")
+	rightsScript    = newScript("rights")
 	pairsScript     = newScript("pairs")
 	partsScript     = newScript("parts")
 )

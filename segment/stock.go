@@ -28,6 +28,9 @@ type Stock struct {
 	meta      string // key
 	anonymous int    // the home of orders with neither ID nor user
 
+	allowing sync.Mutex
+	allowed  bool // guarded by allowing
+
 	attaching sync.Mutex // one at a time asks which epoch it is
 	epoch     atomic.Pointer[string]
 
@@ -98,6 +101,9 @@ func (s *Stock) set() (string, error) {
 	defer s.attaching.Unlock()
 	if set := s.epoch.Load(); set != nil {
 		return *set, nil
+	}
+	if err := s.rights(); err != nil {
+		return "", err
 	}
 	set, err := s.ask()
 	if err != nil {

@@ -22,20 +22,20 @@ var Commands = []string{
 }
 
 // ACLRule is the command that makes, or remakes, a Redis user with exactly the
-// rights that a store with this prefix needs, for Redis 7.0 and later. The
-// password is left to the operator: add one as ">password", or "nopass".
+// rights that a store with this prefix needs, and more commands (segment.Commands,
+// where the user has stock), for Redis 7.0 and later. The password is left to the operator: add one as ">password", or "nopass".
 //
 // For Redis 6.2 leave out cluster|shards, ssubscribe and spublish, and for 6.0
 // also the words that begin with "&".
 //
 // CLIENT SETINFO, which the client sends on every connection, is not among
 // them: servers before 7.2 don't know it, and its refusal does no harm.
-func ACLRule(user, prefix string) string {
+func ACLRule(user, prefix string, more ...string) string {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
 	words := []string{"ACL", "SETUSER", user, "reset", "on", "~" + globLiteral(prefix) + "*", "&" + globLiteral(prefix) + "*"}
-	for _, command := range Commands {
+	for _, command := range slices.Concat(Commands, more) {
 		words = append(words, "+"+command)
 	}
 	return strings.Join(words, " ")
