@@ -11,3 +11,10 @@ func (s *Store) TrackedAt(ctx context.Context, address string, reads ...rueidis.
 	results := make([]rueidis.RedisResult, len(reads))
 	return results, s.trackOnNodes(ctx, masters{{0, slots - 1, address}}, reads, results)
 }
+
+// Watched is how many names are watched.
+func (s *Store) Watched() int {
+	s.watchers.mu.RLock()
+	defer s.watchers.mu.RUnlock()
+	return len(s.watchers.of)
+}

@@ -213,6 +213,27 @@ func TestCloseDoesNotWaitForAHungDialFunction(t *testing.T) {
 	require.ErrorIs(t, <-answers, lease.ErrStoreClosed)
 }
 
+// TestCloseCutsPlainConnectionsOfASilentServer: the client would wait a second for each of them.
+func TestCloseCutsPlainConnectionsOfASilentServer(t *testing.T) {
+	server := redistest.Start(t)
+	option := server.Option()
+	option.ClientName, option.PipelineMultiplex = "p", 5
+	option.Dialer.KeepAlive, option.ConnWriteTimeout = time.Hour, time.Hour // nothing else ends them
+	p := openWith(t, option, "p", redislease.Config{})
+	plain := plainOf(t, p)
+	eventually(t, func(c *collector) {
+		set(c, plain, "k", "1")
+		require.GreaterOrEqual(c, len(connections(t, server, "p")), 25)
+	})
+	server.Pause()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_ = p.Close(ctx) // nothing was under way, so there is nothing to complain of
+	require.Less(t, time.Since(start), limit)
+	server.Resume()
+}
+
 // TestPlainLeavesAReplica: whichever of the two clients meets it, behind a name that has moved on.
 func TestPlainLeavesAReplica(t *testing.T) {
 	for _, byPlain := range []bool{true, false} {

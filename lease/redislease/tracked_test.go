@@ -85,11 +85,17 @@ func TestTrackedReadsAreToldOf(t *testing.T) {
 		read(t, p, "a")
 	}
 	require.Zero(t, b.calls.Load())
-	server.Do(t, "SET", "b", "1", "PX", "1")
-	settle(t, p)
-	require.EqualValues(t, 1, b.calls.Load())
-	read(t, p, "b")
-	eventually(t, func(c *collector) { require.EqualValues(c, 2, b.calls.Load(), "it has ended by itself") })
+	var before int64
+	for ms := 50; ; ms *= 2 { // until it lives long enough to be read
+		server.Do(t, "SET", "b", "1", "PX", strconv.Itoa(ms))
+		settle(t, p)
+		before = b.calls.Load()
+		require.Positive(t, before)
+		if read(t, p, "b")[0].Error() == nil {
+			break
+		}
+	}
+	eventually(t, func(c *collector) { require.Equal(c, before+1, b.calls.Load(), "it has ended by itself") })
 	p.do(lease.Held, acquire("k", 1))
 	require.EqualValues(t, 5, a.calls.Load())
 
@@ -106,7 +112,14 @@ func TestTrackedReadsAreToldOf(t *testing.T) {
 // TestWhatMayHaveBeenMissedIsToldOf: to all who watch anything.
 func TestWhatMayHaveBeenMissedIsToldOf(t *testing.T) {
 	server := redistest.Start(t)
-	p := openPeer(t, server, "p", redislease.Config{})
+	option := server.Option()
+	var losses atomic.Int64
+	option.OnInvalidations = func(messages []rueidis.RedisMessage) {
+		if messages == nil {
+			losses.Add(1)
+		}
+	}
+	p := openWith(t, option, "p", redislease.Config{})
 	p.do(lease.Held, acquire("k", 1))
 	watchers := []*counter{watch(t, p, "a"), watch(t, p, "a"), watch(t, p, "b")}
 	plainOf(t, p)
@@ -134,10 +147,13 @@ func TestWhatMayHaveBeenMissedIsToldOf(t *testing.T) {
 
 	server.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	settle(t, p)
+	eventually(t, func(c *collector) { set(c, plainOf(t, p), "c", "after the loss was noticed") })
 	require.EqualValues(t, 4, watchers[2].calls.Load(), "a connection that tracks nothing is no loss")
+	require.EqualValues(t, 4, losses.Load(), "nor for the user's own function")
 	p.close()
 	require.EqualValues(t, 6, watchers[0].calls.Load(), "nothing is told from now on, and that is told")
 	require.EqualValues(t, 5, watchers[2].calls.Load())
+	require.Zero(t, p.Watched())
 	_, err := p.Watch("a", func() {})
 	require.ErrorIs(t, err, lease.ErrStoreClosed)
 	_, err = p.Tracked(t.Context())
@@ -181,9 +197,11 @@ func manyNames(t *testing.T, p *peer, other rueidis.Client, names int) {
 			require.EqualValues(c, (i+1)%2, watchers[i].calls.Load(), i)
 		}
 	})
+	require.Equal(t, names, p.Watched())
 	for i := range names {
 		watchers[i].stop()
 	}
+	require.Zero(t, p.Watched(), "nothing is kept of them")
 	p.do(lease.Held, renew("k", 1))
 }
 
@@ -218,6 +236,20 @@ func TestStopEndsOneWatch(t *testing.T) {
 	require.EqualValues(t, 0, b.calls.Load())
 	require.EqualValues(t, 2, c.calls.Load())
 	require.EqualValues(t, 201, within.Load())
+}
+
+// TestStopWhileItIsTold: of two that are told at the same time, the first ends the second.
+func TestStopWhileItIsTold(t *testing.T) {
+	server := redistest.Start(t)
+	p := openPeer(t, server, "p", redislease.Config{})
+	var second *counter
+	_, err := p.Watch("k", func() { second.stop() })
+	require.NoError(t, err)
+	second = watch(t, p, "k")
+	read(t, p, "k")
+	server.Do(t, "SET", "k", "1")
+	settle(t, p)
+	require.Zero(t, second.calls.Load())
 }
 
 // TestNoTracking: the text says why.
