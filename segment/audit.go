@@ -65,6 +65,9 @@ func (s *Stock) Audit(ctx context.Context) (Audit, error) {
 	if ctx == nil {
 		return Audit{}, s.about(invalid("the context is nil"), nil)
 	}
+	if ctx.Err() != nil {
+		return Audit{}, s.about(ended(ErrNotDone, ctx), nil)
+	}
 	var audit Audit
 	if err := s.settle(); err != nil {
 		return Audit{}, s.about(err, nil)
@@ -90,7 +93,7 @@ func (s *Stock) Audit(ctx context.Context) (Audit, error) {
 			return audit, nil
 		}
 		if err := pause(ctx, time.Millisecond); err != nil {
-			return audit, s.about(err, nil)
+			return audit, s.about(ended(ErrNotDone, ctx), nil)
 		}
 	}
 	return audit, nil
@@ -110,7 +113,7 @@ func (s *Stock) twice(ctx context.Context) (first, second survey, err error) {
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, ended(ErrNotDone, ctx)
 	}
 	second, err = s.look()
 	return first, second, err
@@ -156,7 +159,7 @@ func (s *Stock) Remaining(ctx context.Context) (int64, error) {
 		return 0, s.about(invalid("the context is nil"), nil)
 	}
 	if ctx.Err() != nil {
-		return 0, s.about(context.Cause(ctx), nil)
+		return 0, s.about(ended(ErrNotDone, ctx), nil)
 	}
 	all, err := s.look()
 	if err != nil {

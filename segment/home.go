@@ -59,6 +59,7 @@ func (v verb) takes() bool { return v == deduct || v == reserve || v.once() }
 // order is what one call asks.
 type order struct {
 	verb     verb
+	maybe    bool   // a copy that was not answered may still come, and take
 	field    string // what it is called on record
 	quantity int64
 	ttl      time.Duration // reserve, extend
@@ -76,6 +77,7 @@ type detail struct {
 	left     time.Duration // until the deadline, when it was asked; 0: there is none
 	asked    time.Time     // when that was, before the script was run
 	quantity int64         // on record
+	maybe    bool          // of a refusal: a copy that was not answered may still take
 }
 
 // status is an answer of the script, by the number it has there.
@@ -191,7 +193,13 @@ func (h *home) askSince(failing *time.Time, b *batch) ([]outcome, error) {
 			h.long.Store(longFor)
 			continue
 		}
-		return h.read(b, values, asked)
+		outcomes, err := h.read(b, values, asked)
+		for i := range outcomes {
+			if out := &outcomes[i]; a.maybe && (out.status == statusShort || out.status == statusOver) {
+				out.detail = &detail{maybe: true}
+			}
+		}
+		return outcomes, err
 	}
 	return nil, fmt.Errorf("%w: stock %q: the server names another bucket each time", coordinator.ErrUnavailable, s.name)
 }

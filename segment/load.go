@@ -3,7 +3,7 @@ package segment
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -16,6 +16,9 @@ import (
 // already the error is [ErrLoaded], so every process of a fleet may call it when it
 // starts. Where one has crashed half way, Load with the same units ends it. It may
 // be sent again after an error. ctx is looked at between steps.
+//
+// A stock whose server has lost its data looks like one that was never loaded: where that can be (no
+// persistence), load what the database says is left, or by hand.
 func (s *Stock) Load(ctx context.Context, units int64) error {
 	return s.about2(s.load(ctx, units, false))
 }
@@ -48,40 +51,60 @@ func (s *Stock) load(ctx context.Context, units int64, reset bool) error {
 	if err := s.rights(); err != nil {
 		return err
 	}
-	var nonce [8]byte
-	_, _ = rand.Read(nonce[:]) // never fails
-	by := hex.EncodeToString(nonce[:])
-	flag := "0"
-	if reset {
-		flag = "1"
-	}
 	defer s.sold.forget()
-	a := s.run(call{script: loadBeginScript, keys: []string{s.meta}, args: []string{s.conf.terms(), number(units), by, flag}})[0]
-	if a.err != nil {
-		return a.err
+	by := rand.Text() // names this call
+	epoch, most, err := s.begin(by, units, reset)
+	if err != nil || epoch == "" {
+		return err
 	}
-	begun, err := a.message.AsStrSlice()
-	if err == nil && len(begun) == 0 {
-		return nil // by this very call
-	}
-	if err != nil || len(begun) != 2 {
-		return fmt.Errorf("%w: load: %w", coordinator.ErrUnavailable, errUnreadable)
-	}
-	epoch, most := begun[0], begun[1]
 	set := epoch + ":" + s.conf.terms()
 	if err := s.loadSegments(ctx, epoch, set, units); err != nil {
 		return err
 	}
-	if n, err := strconv.Atoi(most); err != nil {
-		return fmt.Errorf("%w: load: %w", coordinator.ErrUnavailable, errUnreadable)
-	} else if err := s.dropSegments(ctx, epoch, len(s.homes), n); err != nil {
+	if err := s.dropSegments(ctx, epoch, len(s.homes), most); err != nil {
 		return err
 	}
-	if a = s.run(call{script: loadEndScript, keys: []string{s.meta}, args: []string{set, by}})[0]; a.err != nil {
+	if a := s.run(call{script: loadEndScript, keys: []string{s.meta}, args: []string{set, by}})[0]; a.err != nil {
 		return a.err
 	}
 	s.epoch.Store(&set)
 	return nil
+}
+
+// begin begins a new epoch, or finds the one that is to be gone on with; empty: it is loaded, by this very call.
+func (s *Stock) begin(by string, units int64, reset bool) (epoch string, most int, err error) {
+	for range tries {
+		flag, last := "0", ""
+		if reset {
+			m, err := s.readMeta()
+			if err != nil {
+				return "", 0, err
+			}
+			flag, last = "1", m.last
+		}
+		a := s.run(call{
+			script: loadBeginScript, keys: []string{s.meta}, args: []string{s.conf.terms(), number(units), by, flag, last},
+		})[0]
+		if reset && errors.Is(a.err, ErrEpoch) {
+			err = a.err
+			continue // somebody was quicker
+		}
+		if a.err != nil {
+			return "", 0, a.err
+		}
+		begun, err := a.message.AsStrSlice()
+		if err == nil && len(begun) == 0 {
+			return "", 0, nil
+		}
+		if err == nil && len(begun) == 2 {
+			most, err = strconv.Atoi(begun[1])
+		}
+		if err != nil || len(begun) != 2 {
+			return "", 0, fmt.Errorf("%w: load: %w", coordinator.ErrUnavailable, errUnreadable)
+		}
+		return begun[0], most, nil
+	}
+	return "", 0, err
 }
 
 // share is how many of units segment i of n gets.
@@ -191,29 +214,21 @@ func (s *Stock) Drop(ctx context.Context) error {
 	}
 	defer s.sold.forget()
 	defer s.epoch.Store(nil)
-	a := s.run(call{script: attachScript, keys: []string{s.meta}})[0]
-	if a.err != nil {
-		return s.about(a.err, nil)
-	}
-	found, err := a.message.AsStrSlice()
-	if err != nil || len(found) != 3 {
-		return s.about(fmt.Errorf("%w: drop: %w", coordinator.ErrUnavailable, errUnreadable), nil)
+	m, err := s.readMeta()
+	if err != nil {
+		return s.about(err, nil)
 	}
 	newest := "0"
-	for _, set := range found[:2] {
+	for _, set := range []string{m.set, m.loading} {
 		if epoch, _, ok := cut(set); ok {
 			newest = epoch
 		}
 	}
-	most, err := strconv.Atoi(found[2])
-	if err != nil {
-		return s.about(fmt.Errorf("%w: drop: %w", coordinator.ErrUnavailable, errUnreadable), nil)
-	}
-	n := max(len(s.homes), most)
+	n := max(len(s.homes), m.most)
 	// Last, what knows of all the others.
 	if err := s.dropSegments(ctx, newest, 0, n); err != nil {
 		return s.about(err, nil)
 	}
-	a = s.run(call{script: forgetScript, keys: []string{s.meta}, args: []string{found[0], found[1]}})[0]
+	a := s.run(call{script: forgetScript, keys: []string{s.meta}, args: []string{m.set, m.loading}})[0]
 	return s.about2(a.err)
 }

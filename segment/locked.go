@@ -34,8 +34,9 @@ type Held struct {
 // fn commits its own work before it returns: the lock is free only after that. Its context ends when the lock is no
 // longer safe, and when ctx ends; seg.Token goes into the update, for a process can be paused between
 // looking at its context and writing. Where the process crashes, the units go back by themselves within 30 s.
-// An error that matches [ErrExpired] and comes after fn returned nil says that they went back under fn, for the process was
-// paused or cut off for so long: what fn has committed is to be undone.
+// An error after fn returned nil says that they went back under fn, for the process was paused or cut off for so
+// long ([ErrExpired]), or may go back, for the server can't be told that they are sold: what fn has committed is to be undone, or is
+// sold twice. Where that matters, [Stock.Reserve] and [Stock.Confirm] with an ID can be sent again until they are through.
 //
 // The routing key is not a user: [Config.PerUser] does not count it, and nothing makes
 // two calls of the same one exactly-once.

@@ -29,6 +29,11 @@ type Receipt struct {
 // says. So send it again when the error is [ErrUncertain]. An order without an ID is
 // taken at most once: where the error is [ErrUncertain], its units may be gone.
 //
+// After a call whose outcome is not known (ErrUncertain, a client that hung up) a refusal is not the last word:
+// the first call may still be on its way, find units that came back meanwhile, and take them. Whoever tells a
+// buyer "no" for good after that sends [Stock.Return], which rules it out. A refusal that is
+// ErrUncertain as well says so of a copy that this very call has sent.
+//
 // Units are moved from other segments where the order's own has too few, so a
 // quantity of more than one is served whenever the sum of all allows it; that may
 // take a few round trips. ctx bounds the wait, and decides nothing else.
@@ -270,6 +275,9 @@ func (s *Stock) receipt(o *Order, h *home, out *outcome) (Receipt, error) {
 		return Receipt{}, s.about(out.detail.err, o)
 	}
 	if err := refusals[out.status]; err != nil {
+		if out.detail != nil && out.detail.maybe {
+			err = fmt.Errorf("%w, and now: %w", ErrUncertain, err)
+		}
 		return Receipt{}, s.about(err, o)
 	}
 	return Receipt{}, s.about(fmt.Errorf("%w: orders: %w: %d", coordinator.ErrUnavailable, errUnreadable, out.status), o)

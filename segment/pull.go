@@ -3,6 +3,7 @@ package segment
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -290,6 +291,7 @@ func (p *puller) tryParts(still, parts []*waiter) []*waiter {
 // told passes an outcome on, unless the order was short: then it goes on waiting.
 func (p *puller) told(still []*waiter, w *waiter, out outcome) []*waiter {
 	if out.status == statusShort {
+		w.order.maybe = w.order.maybe || out.detail != nil && out.detail.maybe
 		p.idle(w)
 		return append(still, w)
 	}
@@ -324,7 +326,11 @@ func (p *puller) refuse(batch []*waiter, sum int64, seen survey, generation uint
 	s := p.home.stock
 	s.counters.soldOut.Add(int64(len(still)))
 	for _, w := range still {
-		p.answer(w, failed(s.sold.err))
+		err := s.sold.err
+		if w.order.maybe {
+			err = fmt.Errorf("%w, and now: %w", ErrUncertain, err)
+		}
+		p.answer(w, failed(err))
 	}
 	s.sold.learn(sum, seen, generation)
 	return len(lost), nil
@@ -338,6 +344,7 @@ func (s *Stock) do(ctx context.Context, h *home, o order) outcome {
 	for misses := 0; ; misses++ {
 		out := h.lane.submit(ctx, o)
 		if pulls(&out) {
+			o.maybe = o.maybe || out.detail != nil && out.detail.maybe
 			out = h.puller.submit(ctx, o)
 		}
 		if out.status != statusBusy || o.verb == query {

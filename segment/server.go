@@ -40,6 +40,7 @@ type call struct {
 type answer struct {
 	message rueidis.RedisMessage
 	err     error
+	maybe   bool // another copy may have been run, or may still be: one that was sent before, and not answered
 }
 
 // server runs scripts, each at most once; tests put faults between it and Redis.
@@ -65,7 +66,7 @@ func (r redis) run(ctx context.Context, calls []call) []answer {
 		to := min(from+maxCalls, len(calls))
 		for i, result := range do(ctx, client, calls[from:to], false) {
 			message, err := result.ToMessage()
-			answers[from+i] = answer{message, err}
+			answers[from+i] = answer{message: message, err: err}
 			if code(err) == "NOSCRIPT" {
 				unknown = append(unknown, from+i)
 			}
@@ -80,7 +81,7 @@ func (r redis) run(ctx context.Context, calls []call) []answer {
 		}
 		for i, result := range do(ctx, client, again, true) {
 			message, err := result.ToMessage()
-			answers[some[i]] = answer{message, err}
+			answers[some[i]] = answer{message: message, err: err}
 		}
 	}
 	return answers
@@ -213,6 +214,7 @@ func (s *Stock) persist(failing *time.Time, calls []call) []answer {
 	}
 	for i := range answers {
 		answers[i].err = explain(answers[i].err)
+		answers[i].maybe = maybe[i]
 		if answers[i].err != nil && maybe[i] {
 			answers[i].err = fmt.Errorf("%w: %w", ErrUncertain, answers[i].err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,19 +114,39 @@ func (s *Stock) set() (string, error) {
 	return set, nil
 }
 
-// ask asks segment 0 which epoch it is, and compares the settings.
-func (s *Stock) ask() (string, error) {
+// meta is what segment 0 knows of the stock as a whole.
+type meta struct {
+	set     string // of the epoch in use; empty: none
+	loading string // of the one that is being loaded; empty: none
+	most    int    // segments there may be
+	last    string // epoch that was begun
+}
+
+func (s *Stock) readMeta() (meta, error) {
 	a := s.run(call{script: attachScript, keys: []string{s.meta}})[0]
 	if a.err != nil {
-		return "", a.err
+		return meta{}, a.err
 	}
 	found, err := a.message.AsStrSlice()
-	if err != nil || len(found) != 3 {
-		return "", fmt.Errorf("%w: attach: %w", coordinator.ErrUnavailable, errUnreadable)
+	if err != nil || len(found) != 4 {
+		return meta{}, fmt.Errorf("%w: attach: %w", coordinator.ErrUnavailable, errUnreadable)
 	}
-	set, loading := found[0], found[1]
+	m := meta{set: found[0], loading: found[1], last: found[3]}
+	if m.most, err = strconv.Atoi(found[2]); err != nil {
+		return meta{}, fmt.Errorf("%w: attach: %w", coordinator.ErrUnavailable, errUnreadable)
+	}
+	return m, nil
+}
+
+// ask asks segment 0 which epoch it is, and compares the settings.
+func (s *Stock) ask() (string, error) {
+	m, err := s.readMeta()
+	if err != nil {
+		return "", err
+	}
+	set := m.set
 	switch {
-	case loading != "":
+	case m.loading != "":
 		return "", fmt.Errorf("%w: somebody is loading it, or has not ended: Load with the same, or Reset", ErrNotLoaded)
 	case set == "":
 		return "", ErrNotLoaded

@@ -36,7 +36,8 @@ local all = true
 local written, w = {}, 0
 local args = #ARGV
 local at = 6
--- What this batch has taken, by order, for one that comes twice. One group needs it only where HSET finds that it does.
+-- What this batch has taken, by order, for one that comes twice. One group needs it only where units run out, or HSET finds
+-- that one does.
 local first = ARGV[at] ~= 'A' and tonumber(ARGV[at + 3]) or 0
 local fresh = at + 3 + first < args and {} or nil
 while at <= args do
@@ -61,8 +62,14 @@ while at <= args do
       a = a + 1
       if not known then
         if left < n then
-          answers[a] = 0
           all = false
+          if not fresh then
+            fresh = {}
+            for j = 1, w, 2 do
+              fresh[written[j]] = written[j + 1]
+            end
+          end
+          answers[a] = fresh[order] == value and 2 or 0
         else
           left, took = left - n, took + n
           w = w + 2

@@ -6,6 +6,7 @@
 -- ARGV[2]  total     units
 -- ARGV[3]  by        names this call of Load
 -- ARGV[4]  reset     1: also where the stock is loaded
+-- ARGV[5]  last      of reset: the newest epoch that the caller has seen. A copy that comes late, when another was begun, is refused
 --
 -- Returns  {epoch, most}           as texts: go on and load
 --          {}                       it is loaded, by this very call
@@ -20,6 +21,9 @@ elseif ARGV[4] == '0' and loading then
   return redis.error_reply('HALFLOADED ' .. total .. ' ' .. loading)
 elseif ARGV[4] == '0' and set then
   return redis.error_reply('LOADED ' .. set)
+end
+if ARGV[4] == '1' and text(last) ~= ARGV[5] then
+  return redis.error_reply('EPOCH ' .. text(last))
 end
 -- The clock, so that the epochs of a stock that was dropped are not used again.
 local epoch = text(math.max(last + 1, now))
