@@ -209,6 +209,22 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestDiagramsAreOnePiece: a semicolon ends a statement of Mermaid, also in the middle of a text, and then nothing is drawn.
+func TestDiagramsAreOnePiece(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	require.NoError(t, err)
+	diagrams := 0
+	for _, path := range append(pages, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, found := range regexp.MustCompile("(?s)```mermaid\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+			require.NotContains(t, found[1], ";", path)
+			diagrams++
+		}
+	}
+	require.Positive(t, diagrams)
+}
+
 // maybeFolder returns a file that shows that a folder exists, or the path itself.
 func maybeFolder(path string) string {
 	if entries, err := os.ReadDir(path); err == nil && len(entries) > 0 {
