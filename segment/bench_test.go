@@ -40,6 +40,17 @@ func rate(n int, once func(buyer, i int)) float64 {
 	return float64(buyers*n) / time.Since(start).Seconds()
 }
 
+// requests are contexts that can end, as those of requests can: one for each buyer.
+func requests(b *testing.B) (all [buyers]context.Context) {
+	b.Helper()
+	for i := range all {
+		ctx, cancel := context.WithCancel(context.Background())
+		b.Cleanup(cancel)
+		all[i] = ctx
+	}
+	return all
+}
+
 func median(v []float64) float64 {
 	v = slices.Clone(v)
 	slices.Sort(v)
@@ -90,8 +101,7 @@ return 1`)
 // and without, beside the same with a script for each order, and beside a raw
 // DECRBY, which looks at nothing. All clients pipeline.
 func BenchmarkDeduct(b *testing.B) {
-	ctx, cancel := context.WithCancel(context.Background()) // one that can end, as a request's can
-	defer cancel()
+	ctx := requests(b)
 	s := redistest.Start(b)
 	c := process(b, s)
 	stock := loaded(b, c, "with IDs", 1<<40)
@@ -114,17 +124,17 @@ func BenchmarkDeduct(b *testing.B) {
 	for b.Loop() {
 		for range 3 { // short ones, that what else the machine does falls on all alike
 			named = append(named, rate(200, func(buyer, i int) {
-				_, err := stock.Deduct(ctx, segment.Order{ID: id(), User: users[(buyer+i)%buyers], Quantity: 1})
+				_, err := stock.Deduct(ctx[buyer], segment.Order{ID: id(), User: users[(buyer+i)%buyers], Quantity: 1})
 				check(err)
 			}))
-			scripts = append(scripts, rate(100, func(int, int) {
-				check(deductScript.Exec(ctx, client, []string{"left", "orders"}, []string{id(), "1"}).Error())
+			scripts = append(scripts, rate(100, func(buyer, _ int) {
+				check(deductScript.Exec(ctx[buyer], client, []string{"left", "orders"}, []string{id(), "1"}).Error())
 			}))
-			raw = append(raw, rate(200, func(int, int) {
-				check(client.Do(ctx, client.B().Decrby().Key("raw").Decrement(1).Build()).Error())
+			raw = append(raw, rate(200, func(buyer, _ int) {
+				check(client.Do(ctx[buyer], client.B().Decrby().Key("raw").Decrement(1).Build()).Error())
 			}))
-			nameless = append(nameless, rate(1000, func(int, int) {
-				_, err := plain.Deduct(ctx, segment.Order{Quantity: 1})
+			nameless = append(nameless, rate(1000, func(buyer, _ int) {
+				_, err := plain.Deduct(ctx[buyer], segment.Order{Quantity: 1})
 				check(err)
 			}))
 		}
@@ -138,7 +148,7 @@ func BenchmarkDeduct(b *testing.B) {
 	b.ReportMetric(median(named)/median(scripts), "x-script")
 	b.ReportMetric(median(named)/median(raw), "x-decrby")
 	b.ReportMetric(median(nameless)/median(raw), "nameless-x-decrby")
-	audit, err := stock.Audit(ctx)
+	audit, err := stock.Audit(context.Background())
 	require.NoError(b, err)
 	require.Positive(b, audit.Sold)
 }
@@ -146,12 +156,11 @@ func BenchmarkDeduct(b *testing.B) {
 // BenchmarkSoldOut is the answer to an order when all is sold, beside a look into a
 // sync.Map in the same loop.
 func BenchmarkSoldOut(b *testing.B) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := requests(b)
 	s := redistest.Start(b)
 	stock := loaded(b, process(b, s), "gone", 1000)
 	for i := range 1000 {
-		_, err := stock.Deduct(ctx, segment.Order{ID: "o" + strconv.Itoa(i), User: "u", Quantity: 1})
+		_, err := stock.Deduct(ctx[0], segment.Order{ID: "o" + strconv.Itoa(i), User: "u", Quantity: 1})
 		require.NoError(b, err)
 	}
 	var orders [buyers]segment.Order
@@ -161,7 +170,7 @@ func BenchmarkSoldOut(b *testing.B) {
 		table.Store(orders[i].ID, i)
 	}
 	refused := func(buyer, _ int) {
-		if _, err := stock.Deduct(ctx, orders[buyer]); !errors.Is(err, segment.ErrSoldOut) {
+		if _, err := stock.Deduct(ctx[buyer], orders[buyer]); !errors.Is(err, segment.ErrSoldOut) {
 			b.Error(err)
 		}
 	}
