@@ -30,7 +30,7 @@ func weight(t *testing.T, server *redistest.Server) float64 {
 // TestStockPageHasTheMemoryOfAnOrder measures what docs/stock.md says of memory, with a user and an ID as it has them.
 func TestStockPageHasTheMemoryOfAnOrder(t *testing.T) {
 	t.Parallel()
-	const orders = 60_000
+	const orders = 30_000
 	page, err := os.ReadFile("../docs/stock.md")
 	require.NoError(t, err)
 	server := redistest.Start(t)
