@@ -12,8 +12,9 @@ import (
 
 // ill is what befalls one command of a process.
 type ill struct {
-	At   int // which command of a deed, from 0
-	What illness
+	At    int // which command of a deed, from 0
+	What  illness
+	Later int // how many commands of all processes later a copy arrives
 }
 
 type illness int
@@ -40,27 +41,39 @@ const awayFor = 8
 
 var errNoReply = errors.New("segment: no reply")
 
-// stragglers are commands that arrive late.
+// stragglers are commands that arrive late, on the way to a server.
 type stragglers struct {
 	server
 	mu    sync.Mutex
 	calls []call
+	due   []int // how many commands are to pass before
 }
 
-func (s *stragglers) add(c *call) {
+func (s *stragglers) add(c *call, due int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls = append(s.calls, *c)
+	s.calls, s.due = append(s.calls, *c), append(s.due, due)
 }
 
-// arrive has the first n of them arrive.
-func (s *stragglers) arrive(n int) {
+// run runs calls, after late ones that are due.
+func (s *stragglers) run(ctx context.Context, calls []call) []answer {
+	s.pass(len(calls))
+	return s.server.run(ctx, calls)
+}
+
+// pass has the late ones arrive that are due when n more commands have passed.
+func (s *stragglers) pass(n int) {
 	s.mu.Lock()
-	calls := s.calls[:min(n, len(s.calls))]
-	s.calls = s.calls[len(calls):]
+	var calls []call
+	for i := len(s.calls) - 1; i >= 0; i-- {
+		if s.due[i] -= n; s.due[i] < 0 {
+			calls = append(calls, s.calls[i])
+			s.calls, s.due = slices.Delete(s.calls, i, i+1), slices.Delete(s.due, i, i+1)
+		}
+	}
 	s.mu.Unlock()
 	for i := range calls {
-		s.run(context.Background(), calls[i:i+1])
+		s.server.run(context.Background(), calls[i:i+1])
 	}
 }
 
@@ -103,18 +116,18 @@ func (u *unwell) befalls(c *call) (run bool, err error) {
 	case at < 0:
 		return true, nil
 	}
-	what := u.ills[at].What
+	what, later := u.ills[at].What, u.ills[at].Later
 	u.ills = slices.Delete(u.ills, at, at+1)
 	switch what {
 	case replyLost:
 		return true, errNoReply
 	case commandTwice:
 		if !c.once {
-			u.late.add(c)
+			u.late.add(c, later)
 		}
 		return true, nil
 	case commandLate:
-		u.late.add(c)
+		u.late.add(c, later)
 	case cutOff:
 		u.away = awayFor
 	case diesBefore, diesAfter:
@@ -129,7 +142,7 @@ func (u *unwell) run(ctx context.Context, calls []call) []answer {
 	for i := range calls {
 		run, err := u.befalls(&calls[i])
 		if run {
-			answers[i] = u.late.server.run(ctx, calls[i:i+1])[0]
+			answers[i] = u.late.run(ctx, calls[i:i+1])[0]
 		}
 		if err != nil {
 			answers[i] = answer{err: err}
