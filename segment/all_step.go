@@ -137,5 +137,5 @@ func confOf(set string) (Config, bool) {
 			return Config{}, false
 		}
 	}
-	return Config{Segments: int(n[0]), Remember: time.Duration(n[1]) * time.Millisecond, PerUser: n[2]}, validSegments(int(n[0])) == nil
+	return Config{Segments: int(n[0]), Remember: time.Duration(n[1]) * time.Millisecond, PerUser: n[2]}, validSegments(int(n[0])) == nil && n[1] > 0
 }

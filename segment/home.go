@@ -265,7 +265,7 @@ func (h *home) rotate(set string, stored, bucket int64) error {
 		k := &h.keys
 		a := h.stock.run(call{
 			script: rotateScript,
-			keys:   []string{k.books, k.orders(bucket), k.orders(bucket - 1), k.orders(stored), k.orders(stored - 1)},
+			keys:   []string{k.books, k.orders(bucket), k.orders(bucket - 1), k.orders(stored), k.orders(stored - 1), k.raised},
 			args:   []string{set, h.stock.remember(), number(bucket), number(stored)},
 		})[0]
 		if a.err != nil {

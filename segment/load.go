@@ -13,7 +13,7 @@ import (
 )
 
 // Load sets the stock up with a number of units (0 is one, too), spread evenly, once: where it is loaded
-// already the error is [ErrLoaded], so every process of a fleet may call it when it
+// already the error is [ErrLoaded] ([ErrEpoch] where that was with other settings), so every process of a fleet may call it when it
 // starts. Where one has crashed half way, Load with the same units ends it. It may
 // be sent again after an error. ctx is looked at between steps.
 //

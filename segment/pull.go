@@ -104,11 +104,13 @@ func (p *puller) answer(w *waiter, out outcome) {
 // run is the goroutine.
 func (p *puller) run() {
 	var turn *coordinator.Hold
-	defer func() {
+	yield := func() {
 		if turn != nil {
 			_ = turn.Unlock() // its loss does no harm: it keeps pullers apart, and that matters for speed alone
+			turn = nil
 		}
-	}()
+	}
+	defer yield()
 	misses := 0
 	for {
 		batch := p.take()
@@ -124,11 +126,13 @@ func (p *puller) run() {
 				}
 			}
 			misses = 0
+			yield()
 		case served > 0:
 			misses = 0
+			yield()
 		default:
 			misses++
-			if misses == 2 && turn == nil {
+			if misses > 1 && turn == nil {
 				turn = p.turn()
 			}
 			pause := time.Millisecond << min(misses, 6)
@@ -137,10 +141,13 @@ func (p *puller) run() {
 	}
 }
 
+// turnWait is how long a puller waits for its turn: about as long as a round takes on a busy server.
+const turnWait = 20 * time.Millisecond
+
 // turn keeps two pullers from passing the last units to and fro.
 func (p *puller) turn() *coordinator.Hold {
 	s := p.home.stock
-	hold, err := s.c.Mutex("stock:"+s.name+"/pull").TryLockFor(context.Background(), time.Second)
+	hold, err := s.c.Mutex("stock:"+s.name+"/pull").TryLockFor(context.Background(), turnWait)
 	if err != nil {
 		return nil
 	}
@@ -178,6 +185,7 @@ func (p *puller) round(batch []*waiter, misses int) (served int, err error) {
 			return 0, err
 		}
 	}
+	again := time.Now()
 	second, err := s.look()
 	if err != nil {
 		return 0, err
@@ -187,7 +195,11 @@ func (p *puller) round(batch []*waiter, misses int) (served int, err error) {
 	if !ok || time.Since(started) > s.conf.Remember/2 {
 		return 0, nil
 	}
-	return p.refuse(batch, sum, second, generation)
+	served, err = p.refuse(batch, sum)
+	if served > 0 {
+		s.sold.learn(sum, second, again, generation)
+	}
+	return served, err
 }
 
 // move has the fullest segments give units to this one, as many as are needed, and tries the
@@ -309,7 +321,7 @@ func (p *puller) idle(w *waiter) {
 // refuse tells those who want more than the sum that it is sold out: that was all
 // there was at one moment since they asked. Last, their home is asked once more, for a
 // twin of the order may have taken meanwhile.
-func (p *puller) refuse(batch []*waiter, sum int64, seen survey, generation uint64) (int, error) {
+func (p *puller) refuse(batch []*waiter, sum int64) (int, error) {
 	var lost []*waiter
 	for _, w := range batch {
 		if w.order.quantity > sum {
@@ -332,7 +344,6 @@ func (p *puller) refuse(batch []*waiter, sum int64, seen survey, generation uint
 		}
 		p.answer(w, failed(err))
 	}
-	s.sold.learn(sum, seen, generation)
 	return len(lost), nil
 }
 

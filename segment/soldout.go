@@ -100,9 +100,9 @@ func (k *soldOut) forget() {
 	k.known.Store(nil)
 }
 
-// learn is told that at most sum units are available, as seen. It asks, on a goroutine that
-// ends with the answers, for what is on record, and then watches.
-func (k *soldOut) learn(sum int64, seen survey, generation uint64) {
+// learn is told that at most sum units are available, as seen in a look that began at a time. It asks, on a
+// goroutine that ends with the answers, for what is on record, and then watches.
+func (k *soldOut) learn(sum int64, seen survey, began time.Time, generation uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.learning || k.deaf || k.grown != generation || k.known.Load() != nil || time.Now().Before(k.notBefore) {
@@ -126,7 +126,7 @@ func (k *soldOut) learn(sum int64, seen survey, generation uint64) {
 			stop()
 			return
 		}
-		k.keep(known, generation, earliest(seen), stop)
+		k.keep(known, generation, began, earliest(seen), stop)
 	}()
 }
 
@@ -169,10 +169,11 @@ func (k *soldOut) collect(sum int64, seen survey) (*knowledge, func(), error) {
 		}
 	}
 	known.revs = revs
-	// What is on record by now was so before, or will be told.
+	// What comes on record later wants no more than sum, or will be told. What is open comes first: a reservation that
+	// is confirmed meanwhile is found in one or the other.
 	for _, h := range s.homes {
 		bucket := h.bucket.Load()
-		for _, name := range []string{h.keys.orders(bucket), h.keys.orders(bucket - 1), h.keys.open} {
+		for _, name := range []string{h.keys.open, h.keys.orders(bucket), h.keys.orders(bucket - 1)} {
 			enough, err := k.scan(name, known.records)
 			if err != nil || !enough {
 				return nil, stop, err
@@ -245,11 +246,15 @@ func parseField(field string) (user, id string, ok bool) {
 	return rest[:n], rest[n:], true
 }
 
-// keep looks after what is known until it is void or nobody uses it, and then ends the watching.
-func (k *soldOut) keep(known *knowledge, generation uint64, first time.Duration, stop func()) {
-	start, idle := time.Now(), 0
+// keep looks after what is known until it is void or nobody uses it, and then ends the watching. first is when, after
+// start, the first reservation comes back.
+func (k *soldOut) keep(known *knowledge, generation uint64, start time.Time, first time.Duration, stop func()) {
+	idle := 0
 	var check func()
 	check = func() {
+		if first >= 0 && time.Since(start) >= first {
+			k.drop(generation)
+		}
 		if k.known.Load() != known {
 			stop()
 			return
@@ -260,7 +265,7 @@ func (k *soldOut) keep(known *knowledge, generation uint64, first time.Duration,
 			idle++
 		}
 		revs, err := k.revs()
-		ok := err == nil && idle < idleChecks && !(first >= 0 && time.Since(start) >= first)
+		ok := err == nil && idle < idleChecks
 		for i := range revs {
 			ok = ok && revs[i] == known.revs[i]
 		}

@@ -19,6 +19,8 @@ elseif loading and by == ARGV[3] or loading and ARGV[4] == '0' and total == ARGV
   return {text(last), found[6]}
 elseif ARGV[4] == '0' and loading then
   return redis.error_reply('HALFLOADED ' .. total .. ' ' .. loading)
+elseif ARGV[4] == '0' and set and string.match(set, ':(.*)') ~= ARGV[1] then
+  return redis.error_reply('EPOCH ' .. set)
 elseif ARGV[4] == '0' and set then
   return redis.error_reply('LOADED ' .. set)
 end

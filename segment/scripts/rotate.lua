@@ -6,6 +6,7 @@
 -- KEYS[3]  before    of the bucket before
 -- KEYS[4]  was       of the bucket that was in use until now, ARGV[4]
 -- KEYS[5]  was_before  of the bucket before that
+-- KEYS[6]  raised      see books.lua: who knows what is on record has not looked in the new bucket
 -- ARGV[1]  set       the settings that the caller knows
 -- ARGV[2]  remember  in µs
 -- ARGV[3]  bucket    the one to go on to
@@ -33,6 +34,7 @@ for i = 2, 3 do
 end
 local prev = redis.call('HLEN', KEYS[3]) > 1 and '1' or '0'
 redis.call('HSET', KEYS[1], 'bucket', text(bucket), 'prev', prev)
+redis.call('SET', KEYS[6], ARGV[1] .. ' ' .. text(redis.call('HINCRBY', KEYS[1], 'raised', 1)))
 for i = 4, 5 do
   if KEYS[i] ~= KEYS[3] then
     redis.call('UNLINK', KEYS[i])
