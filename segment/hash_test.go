@@ -52,8 +52,7 @@ func mixed(key string) uint64 {
 	_, _ = f.Write([]byte(key)) // never fails
 	h := f.Sum64()
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
+	return (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 }
 
 func FuzzIndex(f *testing.F) {

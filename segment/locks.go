@@ -34,7 +34,7 @@ import (
 //
 // The note is kept for at least 80 minutes after the last use, and for two hours
 // at most. To change the number: stop all processes that use the name, then wait
-// two hours or delete the note, "<prefix>~segments{<name>}". While it is missing
+// two hours or delete the note, "<prefix>~segments:<name>". While it is missing
 // under processes that run, the next call of any of them writes it again. Two
 // limits follow. A hold, or a wait, that lasts longer than the note, while nobody
 // uses the name, is not protected from processes with another number. And a

@@ -63,7 +63,7 @@ func (f *fleet) answer(c *coordinator.Coordinator, n int) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), notePatience, errSilent)
 	defer cancel()
-	key := c.Settings().KeyPrefix + "~segments{" + escape.Replace(f.name) + "}"
+	key := c.Settings().KeyPrefix + "~segments:" + f.name
 	for range noteLooks {
 		found, err := f.look(ctx, c, client, key, n)
 		if err != nil || found == noteKnown {
@@ -246,13 +246,8 @@ func pauseWithin(ctx context.Context, d time.Duration) bool {
 
 // failed is the error of a call that did not come as far as its lock.
 func (l *Locks) failed(ctx context.Context, key string, began time.Time, failure error) error {
-	if err := ctx.Err(); err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, err) {
-			err = cause
-		} else {
-			err = fmt.Errorf("%w: %w", err, cause)
-		}
-		failure = fmt.Errorf("%w: %w", failure, err)
+	if ctx.Err() != nil {
+		failure = ended(failure, ctx)
 	}
 	return &coordinator.WaitError{Key: key, Waited: time.Since(began), Err: failure}
 }

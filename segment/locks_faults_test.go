@@ -227,3 +227,70 @@ func TestTooManyAskAtOnce(t *testing.T) {
 	}
 	p.Refuse(false)
 }
+
+// TryLock asks once; and nobody asks again where that is of no use.
+func TestWhatIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, p, counter := watched(t, s)
+	l := segment.NewLocks(c, "cart", 16)
+	once := func(err, expected error) {
+		t.Helper()
+		require.ErrorIs(t, err, expected)
+		require.Equal(t, []string{"GET", "PTTL"}, counter.names())
+		counter.reset()
+	}
+	p.OnCommand(func(cmd []string) faults.Action {
+		counter.count(cmd)
+		if faults.Has("GET", note("cart"))(cmd) {
+			return faults.Fail("MASTERDOWN Link with MASTER is down")
+		}
+		return faults.Pass
+	})
+	_, err := l.TryLock(t.Context(), "user")
+	once(err, coordinator.ErrUnavailable)
+	require.ErrorContains(t, err, "MASTERDOWN")
+	_, err = l.TryLockFor(t.Context(), "user", 0)
+	once(err, coordinator.ErrUnavailable)
+	_, err = l.TryLockFor(t.Context(), "user", 200*time.Millisecond)
+	require.ErrorIs(t, err, coordinator.ErrUnavailable)
+	require.Greater(t, len(counter.names()), 2)
+	counter.reset()
+
+	p.OnCommand(func(cmd []string) faults.Action {
+		counter.count(cmd)
+		return faults.Pass
+	})
+	s.Do(t, "RPUSH", note("cart"), "16")
+	for _, call := range uses(l) {
+		once(call(t.Context()), coordinator.ErrKind)
+	}
+	s.Do(t, "DEL", note("cart"))
+	s.Do(t, "SET", note("cart"), "64")
+	for _, call := range uses(l) {
+		once(call(t.Context()), segment.ErrSegments)
+	}
+}
+
+// The limit of TryLockFor is for the answer about the number and for the lock together.
+func TestTryLockForCountsTheAnswer(t *testing.T) {
+	t.Parallel()
+	const limit, slow = 2 * time.Second, 1500 * time.Millisecond
+	s := redistest.Start(t)
+	busy := take(t, segment.NewLocks(lockProcess(t, s), "cart", 16), "user")
+	c, p, _ := watched(t, s)
+	p.OnReply(func(cmd []string) faults.Action {
+		if faults.Has("GET", note("cart"))(cmd) {
+			return faults.DelayReply(slow)
+		}
+		return faults.Pass
+	})
+	began := time.Now()
+	_, err := segment.NewLocks(c, "cart", 16).TryLockFor(t.Context(), "user", limit)
+	require.GreaterOrEqual(t, time.Since(began), limit-10*time.Millisecond)
+	require.ErrorIs(t, err, coordinator.ErrNotAcquired)
+	var wait *coordinator.WaitError
+	require.ErrorAs(t, err, &wait)
+	require.Less(t, wait.Waited, limit, "for the lock, which had what the answer had left")
+	free(t, busy)
+}

@@ -44,7 +44,7 @@ func inMemory(t *testing.T, test func(t *testing.T, h *coordinatortest.Harness),
 }
 
 // note is the key that has the number of segments.
-func note(name string) string { return "lock:~segments{" + name + "}" }
+func note(name string) string { return "lock:~segments:" + name }
 
 // keyIn returns a routing key of a segment.
 func keyIn(l *segment.Locks, wanted int) string {
@@ -146,4 +146,10 @@ func (a *about) names() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]string(nil), a.seen...)
+}
+
+func (a *about) reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen = nil
 }
