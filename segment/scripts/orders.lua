@@ -27,8 +27,8 @@ for _ = 1, tonumber(ARGV[5]) do
   local got = tonumber(redis.call('HGET', KEYS[1], donor) or 0)
   if total > got then
     redis.call('HSET', KEYS[1], donor, text(total))
-    books.left = books.left + total - got
-    books.gotten = books.gotten + total - got
+    books.left = books.left + (total - got) -- in this order: the sum of the others may be over 2^53
+    books.gotten = books.gotten + (total - got)
   end
   at = at + 2
 end
@@ -160,7 +160,10 @@ function verbs.Q(order, quantity)
     return unknown
   end
   local answer, on_record, deadline = repeated(known[order], quantity)
-  if answer == reserved and deadline <= now then
+  local part = string.match(known[order], '^([dtgr])%d+ ')
+  if part then -- of an order over several stocks
+    answer = (part == 'd' or part == 't') and again or returned
+  elseif answer == reserved and deadline <= now then
     answer = expired
   end
   return {answer, deadline and deadline - now or 0, tonumber(on_record)}
