@@ -10,7 +10,9 @@ const (
 	// MaxSegments is the largest number of segments.
 	MaxSegments = 4096
 	// MaxUnits is the largest stock, and the largest order: 2^53 - 1, the last
-	// whole number that a script counts exactly.
+	// whole number that a script counts exactly. So are the units that ever moved
+	// from a segment, or ever came back, which takes a stock of a billion units
+	// that moves as a whole nine million times.
 	MaxUnits = 1<<53 - 1
 	// MaxID is the length of the longest order ID and of the longest user, in
 	// bytes: what is sold is on record for long.

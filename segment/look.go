@@ -207,14 +207,15 @@ func (v survey) undecided() (n int64) {
 
 // most is the most that can have been available at the moment between the end of v and the beginning of then; false:
 // something due is still to come back. What a segment has left, in parts, and given more than received does not change
-// when units move. It falls when they are taken, and rises by what is added, of which all since v is in then.
+// when units move. It falls when they are taken, and rises by what is added, or found to be there twice after a failover,
+// of which all since v is in then.
 func (v survey) most(then survey) (units int64, ok bool) {
 	units = v.available()
 	for i := range v {
 		if v[i].more || then[i].more {
 			return 0, false
 		}
-		units += then[i].added - v[i].added
+		units += then[i].added - v[i].added + then[i].short - v[i].short
 	}
 	return units, true
 }

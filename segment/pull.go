@@ -184,6 +184,9 @@ func (p *puller) round(batch []*waiter, misses int) (served int, err error) {
 		if err := s.settle(); err != nil {
 			return 0, err
 		}
+		if first, err = s.look(); err != nil {
+			return 0, err
+		}
 	}
 	again := time.Now()
 	second, err := s.look()

@@ -212,14 +212,31 @@ func (s *Stock) persist(failing *time.Time, calls []call) []answer {
 			answers[left[i]] = a
 		}
 	}
+	s.conclude(answers, maybe)
+	return answers
+}
+
+// conclude makes the callers' errors, and notes of which calls an earlier copy may have been run.
+func (s *Stock) conclude(answers []answer, maybe map[int]bool) {
 	for i := range answers {
-		answers[i].err = explain(answers[i].err)
-		answers[i].maybe = maybe[i]
-		if answers[i].err != nil && maybe[i] {
-			answers[i].err = fmt.Errorf("%w: %w", ErrUncertain, answers[i].err)
+		a := &answers[i]
+		a.maybe = maybe[i]
+		if a.err == nil {
+			continue
+		}
+		a.err = explain(a.err)
+		if a.maybe && s.closed() && !errors.Is(a.err, coordinator.ErrClosed) {
+			a.err = fmt.Errorf("%w: %w", coordinator.ErrClosed, a.err) // which is why nothing answered
+		}
+		if a.maybe {
+			a.err = fmt.Errorf("%w: %w", ErrUncertain, a.err)
 		}
 	}
-	return answers
+}
+
+func (s *Stock) closed() bool {
+	_, err := s.c.Plain()
+	return errors.Is(err, coordinator.ErrClosed)
 }
 
 func (s *Stock) attempt(calls []call) []answer {

@@ -120,8 +120,8 @@ local function save()
     redis.call('HSET', KEYS[2], unpack(written))
   end
   if #opened > 0 then
-    redis.call('HSET', KEYS[4], unpack(opened))
     redis.call('ZADD', KEYS[5], unpack(deadlines))
+    redis.call('HSET', KEYS[4], unpack(opened))
   end
   for user in pairs(dirty) do
     if units[user] == 0 then

@@ -20,7 +20,7 @@ local got, want = tonumber(ARGV[3]), tonumber(ARGV[4])
 local changed = false
 if got > given then
   -- A failover has lost that they were given: they are at home, and here as well.
-  gave = gave + got - given
+  gave = gave + (got - given)
   left = left - (got - given)
   given = got
   if left < 0 then
@@ -30,7 +30,8 @@ if got > given then
   changed = true
 end
 if want >= 0 then
-  local units = math.min(left, math.max(want - (given - got), math.floor(left / 2)))
+  -- Numbers are exact up to 2^53: what would be over it stays here.
+  local units = math.min(left, math.max(want - (given - got), math.floor(left / 2)), 9007199254740991 - gave)
   if units > 0 then
     left, given, gave = left - units, given + units, gave + units
     changed = true
