@@ -29,7 +29,8 @@ var (
 
 	// ErrSoldOut: at one moment of the call, all that was left of the stock was
 	// less than the order's quantity. Nothing was taken, and nothing of the
-	// order stays on record.
+	// order stays on record. (An order that came on record a moment ago, returned
+	// or with another quantity, may be told so as well.)
 	ErrSoldOut = errors.New("leasehold: sold out")
 
 	// ErrUserLimit: the user would have more units than [Config.PerUser]
