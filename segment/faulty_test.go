@@ -272,7 +272,7 @@ func scripted(mishaps []mishap) func(*call) mishap {
 // kindOf is what a command is for, where mishaps are aimed at that.
 func kindOf(c *call) string {
 	switch name := c.script.name; {
-	case name == "give", name == "rotate":
+	case name == "give", name == "rotate", name == "look":
 		return name
 	case name == "orders" && c.args[4] != "0":
 		return "credit"

@@ -152,6 +152,9 @@ func follow(deeds []deed) {
 		for j := range deeds[i].Mishaps {
 			if m := deeds[i].Mishaps[j].Meanwhile; m != nil {
 				take(m)
+				if m.Same && m.Fails && (deeds[i].What == actDeduct || deeds[i].What == actReserve) {
+					m.What = deeds[i].What // a twin
+				}
 			}
 		}
 	}
@@ -207,7 +210,7 @@ func drawMishap(r *rapid.T) mishap {
 			meanwhile, meanwhile, meanwhile, unreachable, lostCommand, lostReply, doubled, delayed, crashBefore, crashAfter, crashDuring,
 		}),
 		Later: rapid.IntRange(0, 60).Draw(r, "later"),
-		On:    pick(r, "on", []string{"", "", "", "", "give", "credit", "rotate"}),
+		On:    pick(r, "on", []string{"", "", "", "", "give", "credit", "rotate", "look"}),
 	}
 	if m.On != "" {
 		m.At = rapid.IntRange(0, 2).Draw(r, "which")

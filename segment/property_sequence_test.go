@@ -80,6 +80,7 @@ func (w *world) do(d *deed) error {
 	}
 	x := w.window(v, d, out)
 	w.count(x)
+	w.refuse(x)
 	if gone, _ := p.faulty.state(); gone {
 		w.processes[i] = w.open(p.c)
 	}
@@ -191,7 +192,35 @@ func (w *world) end() error {
 			return err
 		}
 	}
-	return errors.Join(w.wrong(), w.compare(), w.tidy())
+	return errors.Join(w.wrong(), w.compare(), w.tidy(), w.tookNothing())
+}
+
+// refuse notes a deed that is over for good: what of it is still on its way must not take any more. (A command that
+// was answered is not run once more by any network; that is there to be hard on what says that it can be.)
+func (w *world) refuse(x *window) {
+	for _, m := range x.deed.Mishaps {
+		if m.What == doubled {
+			return
+		}
+	}
+	err := x.out.err
+	if errors.Is(err, ErrSoldOut) || errors.Is(err, ErrUserLimit) || errors.Is(err, ErrNotDone) {
+		if !errors.Is(err, ErrUncertain) {
+			w.refused = append(w.refused, x.watch.tag)
+		}
+	}
+}
+
+// tookNothing says which of these deeds has taken something after all.
+func (w *world) tookNothing() error {
+	w.mayhem.mu.Lock()
+	defer w.mayhem.mu.Unlock()
+	for _, tag := range w.refused {
+		if n := w.mayhem.book.tookBy[tag]; n > 0 {
+			return fmt.Errorf("a deed (number %d, with those in between) was told that it took nothing, and a late command of it took %d units", tag, n)
+		}
+	}
+	return nil
 }
 
 // count notes what a call has met.

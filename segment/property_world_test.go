@@ -24,6 +24,7 @@ type world struct {
 
 	processes []*shop
 	tags      chan int // numbers of deeds
+	refused   []int    // tags of deeds that were told for certain that they took nothing
 }
 
 // shop is a process: one handle on the stock, until it crashes.
