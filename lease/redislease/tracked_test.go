@@ -336,3 +336,18 @@ func TestTrackedEndsInTime(t *testing.T) {
 	server.Restart()
 	eventually(t, func(c *collector) { require.NoError(c, ask(t.Context())) })
 }
+
+// TestTrackedIsPatientNoLongerThanALease: even where the connection is.
+func TestTrackedIsPatientNoLongerThanALease(t *testing.T) {
+	server := redistest.Start(t)
+	option := server.Option()
+	option.Dialer.KeepAlive, option.ConnWriteTimeout = time.Hour, time.Hour
+	p := openWith(t, option, "p", redislease.Config{TTL: time.Second})
+	get := plainOf(t, p).B().Get().Key("k").Build()
+	server.Pause()
+	start := time.Now()
+	_, err := p.Tracked(t.Context(), get)
+	require.ErrorContains(t, err, "not answered in time")
+	require.Less(t, time.Since(start), limit)
+	server.Resume()
+}
