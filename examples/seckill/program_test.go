@@ -46,7 +46,7 @@ func TestOneOfEverythingWill(t *testing.T) {
 	out, progress, code := programtest.Run(t, os.Environ(), "-duration", "300ms", "-hold", "100ms",
 		"-processes", "1", "-clients", "1", "-users", "1", "-stock", "1", "-segments", "1", "-limit", "0")
 	require.Zero(t, code, "%s%s", progress, out)
-	requireProof(t, out)
+	requireOK(t, out)
 }
 
 // Where only one call may wait at a segment, buyers are put off, and come back.
@@ -119,11 +119,16 @@ func TestWorkerRefusesNonsense(t *testing.T) {
 // requireProof wants a proof of a sale at which something was sold.
 func requireProof(t *testing.T, out string) {
 	t.Helper()
-	require.Equal(t, 7, strings.Count(out, " ok\n"), out)
-	require.NotContains(t, out, "FAILED")
+	requireOK(t, out)
 	for _, name := range []string{"orders", "orders per second", "  accepted", "paid", "Redis commands per order", "accepted p50", "accepted p99"} {
 		require.NotEqual(t, "0", cell(t, out, name), "%s in\n%s", name, out)
 	}
+}
+
+func requireOK(t *testing.T, out string) {
+	t.Helper()
+	require.Equal(t, 7, strings.Count(out, " ok\n"), out)
+	require.NotContains(t, out, "FAILED")
 }
 
 // cell returns what a row of the table says.

@@ -35,7 +35,9 @@ func newTable() *table { return &table{rows: map[segment.Order]bool{}} }
 func (d *table) Begin(_ context.Context, o segment.Order) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.rows[o] = d.rows[o]
+	if !d.rows[o] {
+		d.rows[o] = false
+	}
 	return nil
 }
 
