@@ -91,6 +91,9 @@ func TestClockThatGoesBack(t *testing.T) {
 		require.True(t, takes(t, s, "late"), back)
 		require.False(t, takes(t, s, "early"))
 		require.True(t, takes(t, s, "early"))
+		require.Equal(t, Books{Loaded: 1000, Sold: 2, Left: 998}, audited(t, s))
+		_, err := s.Confirm(t.Context(), Order{ID: "late", Quantity: 1})
+		require.NoError(t, err, "the long way, too")
 		for _, at := range []time.Duration{0, bucketTime - time.Microsecond, bucketTime, 2*bucketTime - time.Microsecond} {
 			clock.set(t, start.Add(at))
 			require.True(t, takes(t, s, "late"), "%v, then %v", back, at)

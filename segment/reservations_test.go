@@ -86,6 +86,29 @@ func TestManyDueAtOnce(t *testing.T) {
 	}
 }
 
+// TestManyDueAtThisVeryMoment: those that a script does not get to have expired as well.
+func TestManyDueAtThisVeryMoment(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	s, clock := loadedAt(t, Config{Segments: 1}, n)
+	orders := make([]order, n)
+	for i := range orders {
+		orders[i] = order{verb: reserve, field: fmt.Sprint("0:", i), quantity: 1, ttl: time.Hour}
+	}
+	_, err := s.homes[0].ask(&batch{orders: orders})
+	require.NoError(t, err)
+	clock.add(t, time.Hour)
+	for i := range orders {
+		orders[i].verb = confirm
+	}
+	outcomes, err := s.homes[0].ask(&batch{orders: orders})
+	require.NoError(t, err)
+	for i, out := range outcomes {
+		require.Equal(t, statusExpired, out.status, i)
+	}
+	require.Equal(t, Books{Loaded: n, Left: n}, audited(t, s))
+}
+
 // TestManyDueAreSoldAgain: "sold out" is not said while reservations that are over wait to go back, and each call sends back
 // a bounded number.
 func TestManyDueAreSoldAgain(t *testing.T) {
