@@ -191,6 +191,7 @@ func TestWhoIsNotSureCancels(t *testing.T) {
 			says(409, `{"code": "sold_out"}`)(w, r)
 		}
 	})
+	c.s.clients = 10
 	done := make(chan error)
 	go func() { done <- c.run(t.Context()) }()
 	require.Eventually(t, func() bool { return c.tally.lost.Load() > 100 }, deadline, time.Millisecond)
