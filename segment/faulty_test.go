@@ -110,18 +110,6 @@ func (m *mayhem) postpone(c *call, tag, later int) {
 	m.late = append(m.late, lateCopy{*c, tag, m.commands + 1 + later})
 }
 
-// underWay says how many copies of a deed's commands may still arrive.
-func (m *mayhem) underWay(tag int) (n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i := range m.late {
-		if m.late[i].tag == tag {
-			n++
-		}
-	}
-	return n
-}
-
 func (m *mayhem) reach(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -272,6 +260,8 @@ func scripted(mishaps []mishap) func(*call) mishap {
 // kindOf is what a command is for, where mishaps are aimed at that.
 func kindOf(c *call) string {
 	switch name := c.script.name; {
+	case c.once:
+		return "once"
 	case name == "give", name == "rotate", name == "look":
 		return name
 	case name == "orders" && c.args[4] != "0":

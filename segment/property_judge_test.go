@@ -111,7 +111,7 @@ func (x *window) fresh(m *moment) bool {
 // judge says what is wrong with what a call was told.
 func (x *window) judge() error {
 	if err := x.verdict(); err != nil {
-		return fmt.Errorf("%v: told %v (repeated %t): %w", x.deed, x.out.err, x.out.repeated, err)
+		return fmt.Errorf("%v: told %q (repeated %t): %w", x.deed, fmt.Sprint(x.out.err), x.out.repeated, err)
 	}
 	return nil
 }

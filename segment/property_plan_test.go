@@ -15,7 +15,8 @@ type sale struct {
 	Limit     int64 // units per user
 	Units     int64 // loaded first
 	Processes int
-	Shared    bool // the processes are handles of one coordinator
+	Shared    bool     // the processes are handles of one coordinator
+	Loading   []mishap // while it is loaded first
 	Deeds     []deed
 	Crew      [][]deed // of the concurrent mode, one a goroutine
 	Chance    int      // that a command meets a mishap, in a thousand
@@ -75,7 +76,7 @@ var usualActs = func() (all []act) {
 		}
 	}
 	add(10, actDeduct)
-	add(2, actUnnamed)
+	add(4, actUnnamed)
 	add(4, actReserve)
 	add(3, actConfirm)
 	add(1, actCancel)
@@ -112,6 +113,12 @@ var drawSale = rapid.Custom(func(r *rapid.T) *sale {
 	events := slices.Concat([]act{actNothing}, usualActs, usualActs, []act{
 		actClock, actClock, actClock, actClock, actClock, actClock, actLoad, actReset, actNewStock,
 	})
+	s.Loading = rapid.SliceOfN(rapid.Custom(func(r *rapid.T) mishap {
+		return mishap{
+			At: pick(r, "at", []int{0, 1, 2, 3, 4, 5, 6, 7}), Later: rapid.IntRange(0, 20).Draw(r, "later"),
+			What: pick(r, "misfortune", []misfortune{unreachable, lostCommand, lostReply, doubled, delayed, crashBefore, crashAfter, crashDuring}),
+		}
+	}), 0, 2).Draw(r, "loading")
 	n := pick(r, "deeds", []int{8, 16, 32, 48})
 	s.Deeds = rapid.SliceOfN(rapid.Custom(func(r *rapid.T) deed {
 		d := drawDeed(r, events)
@@ -210,10 +217,14 @@ func drawMishap(r *rapid.T) mishap {
 			meanwhile, meanwhile, meanwhile, unreachable, lostCommand, lostReply, doubled, delayed, crashBefore, crashAfter, crashDuring,
 		}),
 		Later: rapid.IntRange(0, 60).Draw(r, "later"),
-		On:    pick(r, "on", []string{"", "", "", "", "give", "credit", "rotate", "look"}),
+		On:    pick(r, "on", []string{"", "", "", "", "", "give", "give", "credit", "credit", "credit", "once", "once", "rotate", "look"}),
 	}
 	if m.On != "" {
 		m.At = rapid.IntRange(0, 2).Draw(r, "which")
+	}
+	if m.On == "give" || m.On == "credit" || m.On == "once" {
+		m.At = 0 // most calls have one, and many have none
+		m.What = pick(r, "befalls", []misfortune{meanwhile, lostReply, doubled, delayed, crashBefore, crashAfter, crashDuring})
 	}
 	if m.What == meanwhile {
 		d := drawDeed(r, append([]act{actClock}, usualActs...))
@@ -283,6 +294,9 @@ func (s *sale) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d segments, limit %d, %d units, %d processes, shared %t, mishaps of %d in 1000 by %d\n",
 		s.Segments, s.Limit, s.Units, s.Processes, s.Shared, s.Chance, s.Seed)
+	if len(s.Loading) > 0 {
+		fmt.Fprintf(&b, "  load %v\n", s.Loading)
+	}
 	for i := range s.Deeds {
 		if s.Deeds[i].What == actNothing {
 			continue

@@ -16,7 +16,7 @@ import (
 // One thing happens after the other, but for what is said to happen between two commands: so what a call is told can
 // be judged exactly, and a plan that fails is made smaller.
 func TestStockInSequence(t *testing.T) {
-	rapidRuns(t, "60")
+	rapidRuns(t, "40")
 	coordinators := coordinatorsFor(t)
 	rapid.Check(t, func(r *rapid.T) {
 		s := drawSale.Draw(r, "sale")
@@ -43,8 +43,10 @@ func rapidRuns(t *testing.T, n string) {
 
 // sequence has everything happen, one after the other, and says what went wrong first.
 func (w *world) sequence() error {
-	load := &deed{What: actLoad}
-	if err := w.do(load); err != nil {
+	if err := w.do(&deed{What: actLoad, Mishaps: w.sale.Loading}); err != nil {
+		return err
+	}
+	if err := w.do(&deed{What: actLoad, Process: 1}); err != nil { // every process does so when it starts
 		return err
 	}
 	for i := range w.sale.Deeds {
@@ -73,6 +75,7 @@ func (w *world) do(d *deed) error {
 	p.faulty.aside = func(d *deed) { between.note(w.between(i, d)) }
 	v := w.begin(p, d, scripted(d.Mishaps))
 	out := w.call(p, d)
+	own := w.ownKnowledge(p, d, out)
 	for _, other := range w.processes {
 		if err := w.quiet(other); err != nil {
 			return err
@@ -85,7 +88,22 @@ func (w *world) do(d *deed) error {
 		w.processes[i] = w.open(p.c)
 	}
 	p.faulty.begin(0, plain)
-	return errors.Join(x.judge(), between.first(), w.wrong(), w.compare(), w.settled())
+	return errors.Join(x.judge(), own, between.first(), w.wrong(), w.compare(), w.settled())
+}
+
+// ownKnowledge wants a process that has given units back to know of it at once, without being told by the server.
+func (w *world) ownKnowledge(p *shop, d *deed, out told) error {
+	if out.err != nil || d.What != actReturn && d.What != actCancel && d.What != actRestock {
+		return nil
+	}
+	known := p.stock.sold.known.Load()
+	w.mayhem.mu.Lock()
+	defer w.mayhem.mu.Unlock()
+	now := w.mayhem.book.moments[len(w.mayhem.book.moments)-1].available
+	if known != nil && known.sum < now {
+		return fmt.Errorf("after its own %s a process knows that %d are left, and it is %d", d.What, known.sum, now)
+	}
+	return nil
 }
 
 // aside keeps what went wrong in between.

@@ -14,7 +14,7 @@ import (
 // Several goroutines of several processes do things at once. Their commands are still run one by one, so whatever
 // a call is told must have been so at some moment between its beginning and its end.
 func TestStockTogether(t *testing.T) {
-	rapidRuns(t, "40")
+	rapidRuns(t, "30")
 	coordinators := coordinatorsFor(t)
 	rapid.Check(t, func(r *rapid.T) {
 		s := drawTogether.Draw(r, "sale")
