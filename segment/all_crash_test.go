@@ -52,6 +52,21 @@ func (m *market) processOf(u *unwell) []*Stock {
 	return handles(m.c, m.names, conf, settings, u)
 }
 
+// pass moves the clock from a goroutine that is not the test's.
+func (m *market) pass(d time.Duration) {
+	shown, err := m.clock.server.DoErr("GET", m.clock.key)
+	text, _ := shown.ToString()
+	var seconds, µs int64
+	if _, failure := fmt.Sscan(text, &seconds, &µs); err != nil || failure != nil {
+		m.Error(err, failure)
+		return
+	}
+	at := seconds*1e6 + µs + d.Microseconds()
+	if _, err := m.clock.server.DoErr("SET", m.clock.key, number(at/1e6)+" "+number(at%1e6)); err != nil {
+		m.Error(err)
+	}
+}
+
 // A process may die at every command: what it held is back, or its order is taken, as soon as anybody looks after the
 // part's deadline; and another process that sends the order again has it taken once.
 func TestProcessDiesAtEveryCommand(t *testing.T) {
@@ -205,7 +220,7 @@ func TestClocksApart(t *testing.T) {
 	ahead := &hooked{server: stocks[1].server}
 	ahead.before = func(calls []call) []answer {
 		if calls[0].script == partsScript && calls[0].args[4] == "prepare" {
-			m.clock.add(t, time.Minute)
+			m.pass(time.Minute)
 		}
 		return nil
 	}
@@ -216,4 +231,35 @@ func TestClocksApart(t *testing.T) {
 	require.ErrorIs(t, err, errClocks)
 	require.ErrorIs(t, err, coordinator.ErrUnavailable)
 	require.ErrorContains(t, err, m.names[1])
+}
+
+// A twin may take the order when the other has just been refused: then that one is told so.
+func TestTwinTakesAfterRefusal(t *testing.T) {
+	t.Parallel()
+	m := newMarket(t, Config{Segments: 2}, 9, 9)
+	stocks, other := m.process(), m.process()
+	last := &hooked{server: stocks[0].server}
+	asked := false // by the order's goroutine, which has ended when it is looked at
+	last.before = func(calls []call) []answer {
+		if asked || calls[0].script != partsScript || calls[0].args[4] != "abort" {
+			return nil
+		}
+		asked = true
+		m.pass(time.Second) // then what was begun is not taken to be at work any more
+		if err := other[1].Restock(t.Context(), "more", 1); err != nil {
+			t.Error(err)
+		}
+		if r, err := DeductAll(t.Context(), "o", "u", lines(other, 1, 10)...); err != nil || r.Repeated {
+			t.Error(r, err)
+		}
+		return nil
+	}
+	for _, s := range stocks {
+		s.server = last
+	}
+	r, err := DeductAll(t.Context(), "o", "u", lines(stocks, 1, 10)...)
+	require.NoError(t, err)
+	require.True(t, r.Repeated)
+	require.True(t, asked)
+	require.Equal(t, Books{Loaded: 10, Sold: 10}, audited(t, other[1]))
 }

@@ -185,14 +185,17 @@ func (o *spanning) recalled(st *step) {
 		o.decide(AllReceipt{}, o.about(refusal(st.status), &o.parts[0]))
 		return
 	}
-	for i := range o.parts {
-		// Before anybody is told: whoever returns and then deducts is not to hear of what was known before.
-		o.parts[i].home.stock.sold.forget()
-	}
+	// Before anybody is told: whoever returns and then deducts is not to hear of what was known before.
+	o.forget()
 	o.decide(AllReceipt{}, o.about(err, nil))
 	if st.by != "" {
 		o.complete("undo", "g", st.by)
+		o.forget()
 	}
+}
+
+// forget makes void what is known of stocks that are sold out.
+func (o *spanning) forget() {
 	for i := range o.parts {
 		o.parts[i].home.stock.sold.forget()
 	}
