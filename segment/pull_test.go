@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -271,4 +272,42 @@ func TestRemainingCountsWhatIsOnItsWay(t *testing.T) {
 	all, err = s.pass()
 	require.NoError(t, err)
 	require.Zero(t, all.underWay())
+}
+
+// splitLook does something between the looks at the first segment and at the others, the first time.
+type splitLook struct {
+	server
+	between func()
+}
+
+func (s *splitLook) run(ctx context.Context, calls []call) []answer {
+	if between := s.between; between != nil && calls[0].script == lookScript && len(calls) > 1 {
+		s.between = nil
+		answers := s.server.run(ctx, calls[:1])
+		between()
+		return append(answers, s.server.run(ctx, calls[1:])...)
+	}
+	return s.server.run(ctx, calls)
+}
+
+// TestLookThatSeesTooLittle: units that come where it has looked, and go where it has not yet, are missing from its sum. The
+// order was to be had at every moment, so it is not refused.
+func TestLookThatSeesTooLittle(t *testing.T) {
+	t.Parallel()
+	s := loaded(t, Config{Segments: 2}, 4)
+	_, err := s.Deduct(t.Context(), Order{ID: idAt(s, 0, "first"), Quantity: 2})
+	require.NoError(t, err)
+	looking := through(t, s, func(inner server) server {
+		return &splitLook{server: inner, between: func() {
+			if err := s.Restock(t.Context(), idAt(s, 0, "r"), 2); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Deduct(t.Context(), Order{ID: idAt(s, 1, "second"), Quantity: 2}); err != nil {
+				t.Error(err)
+			}
+		}}
+	})
+	_, err = looking.Deduct(t.Context(), Order{ID: idAt(s, 0, "third"), Quantity: 2})
+	require.NoError(t, err)
+	require.Equal(t, Books{Loaded: 6, Sold: 6}, audited(t, s))
 }
