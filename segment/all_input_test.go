@@ -44,7 +44,7 @@ func TestAllInput(t *testing.T) {
 		"long user":        {"o", long, []Line{{a, 1}, {b, 1}}, []string{"129 bytes", "128"}},
 		"no user":          {"o", "", []Line{{a, 1}, {limited, 1}}, []string{limited.name, "no User"}},
 		"coordinators":     {"o", "u", []Line{{a, 1}, {other, 1}}, []string{a.name, other.name, "different coordinators"}},
-		"settings":         {"o", "u", []Line{{a, 1}, {again, 1}}, []string{a.name, "16:86400000:0", "3:86400000:0"}},
+		"settings":         {"o", "u", []Line{{a, 1}, {again, 1}}, []string{a.name, "4:86400000:0", "3:86400000:0"}},
 		"one stock, no ID": {"", "u", []Line{{a, 1}, {a, 1}}, []string{"no ID"}},
 	} {
 		_, err := DeductAll(t.Context(), bad.id, bad.user, bad.lines...)

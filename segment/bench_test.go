@@ -65,9 +65,9 @@ func process(b *testing.B, s *redistest.Server) *coordinator.Coordinator {
 	return c
 }
 
-func loaded(b *testing.B, c *coordinator.Coordinator, name string, units int64) *segment.Stock {
+func loaded(b *testing.B, c *coordinator.Coordinator, name string, segments int, units int64) *segment.Stock {
 	b.Helper()
-	s, err := segment.NewStock(c, name, segment.Config{Segments: 16})
+	s, err := segment.NewStock(c, name, segment.Config{Segments: segments})
 	require.NoError(b, err)
 	require.NoError(b, s.Load(context.Background(), units))
 	return s
@@ -99,13 +99,14 @@ return 1`)
 
 // BenchmarkDeduct is deductions of one unit by 256 goroutines of one process, with IDs
 // and without, beside the same with a script for each order, and beside a raw
-// DECRBY, which looks at nothing. All clients pipeline.
+// DECRBY, which looks at nothing. All clients pipeline. The stock has two segments, as
+// one on a single server should; with 16, as for a cluster, fewer orders share a script.
 func BenchmarkDeduct(b *testing.B) {
 	ctx := requests(b)
 	s := redistest.Start(b)
 	c := process(b, s)
-	stock := loaded(b, c, "with IDs", 1<<40)
-	plain := loaded(b, c, "without IDs", 1<<40)
+	stock, many := loaded(b, c, "with IDs", 2, 1<<40), loaded(b, c, "on many segments", 16, 1<<40)
+	plain := loaded(b, c, "without IDs", 2, 1<<40)
 	client := rival(b, s)
 	s.Do(b, "SET", "raw", "1000000000000000")
 	s.Do(b, "SET", "left", "1000000000000000")
@@ -120,13 +121,17 @@ func BenchmarkDeduct(b *testing.B) {
 	}
 	var serial atomic.Int64
 	id := func() string { return "order-" + strconv.FormatInt(serial.Add(1), 10) }
-	var named, nameless, scripts, raw []float64
+	deduct := func(s *segment.Stock) func(buyer, i int) {
+		return func(buyer, i int) {
+			_, err := s.Deduct(ctx[buyer], segment.Order{ID: id(), User: users[(buyer+i)%buyers], Quantity: 1})
+			check(err)
+		}
+	}
+	var named, spread, nameless, scripts, raw []float64
 	for b.Loop() {
 		for range 3 { // short ones, that what else the machine does falls on all alike
-			named = append(named, rate(200, func(buyer, i int) {
-				_, err := stock.Deduct(ctx[buyer], segment.Order{ID: id(), User: users[(buyer+i)%buyers], Quantity: 1})
-				check(err)
-			}))
+			named = append(named, rate(300, deduct(stock)))
+			spread = append(spread, rate(200, deduct(many)))
 			scripts = append(scripts, rate(100, func(buyer, _ int) {
 				check(deductScript.Exec(ctx[buyer], client, []string{"left", "orders"}, []string{id(), "1"}).Error())
 			}))
@@ -147,6 +152,8 @@ func BenchmarkDeduct(b *testing.B) {
 	b.ReportMetric(median(raw), "decrby/s")
 	b.ReportMetric(median(named)/median(scripts), "x-script")
 	b.ReportMetric(median(named)/median(raw), "x-decrby")
+	b.ReportMetric(median(spread)/median(scripts), "16-x-script")
+	b.ReportMetric(median(spread)/median(raw), "16-x-decrby")
 	b.ReportMetric(median(nameless)/median(raw), "nameless-x-decrby")
 	audit, err := stock.Audit(context.Background())
 	require.NoError(b, err)
@@ -158,7 +165,7 @@ func BenchmarkDeduct(b *testing.B) {
 func BenchmarkSoldOut(b *testing.B) {
 	ctx := requests(b)
 	s := redistest.Start(b)
-	stock := loaded(b, process(b, s), "gone", 1000)
+	stock := loaded(b, process(b, s), "gone", 16, 1000)
 	for i := range 1000 {
 		_, err := stock.Deduct(ctx[0], segment.Order{ID: "o" + strconv.Itoa(i), User: "u", Quantity: 1})
 		require.NoError(b, err)

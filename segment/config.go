@@ -32,15 +32,17 @@ const (
 	// DefaultRemember is [Config.Remember] where it is not set.
 	DefaultRemember = 24 * time.Hour
 	// DefaultSegments is [Config.Segments] where it is not set.
-	DefaultSegments = 16
+	DefaultSegments = 4
 )
 
 // Config is how a stock is set up. All processes that use a stock have the same
 // (but for MaxWaiting): another is refused with [ErrEpoch].
 type Config struct {
-	// Segments is the number of segments, from 1 to 4096; default 16. Each has
-	// a cluster slot of its own, so more segments use more of a cluster; and
-	// the more there are, the more often the last units have to be moved.
+	// Segments is the number of segments, from 1 to 4096; default 4. Each has
+	// a cluster slot of its own, so more segments use more of a cluster: one or
+	// two for each of its masters will do, and one or two for a single server. The
+	// more there are, the fewer orders travel in one script, and the more often the
+	// last units have to be moved.
 	Segments int
 
 	// Remember is how long orders are remembered at least, for exactly once;
