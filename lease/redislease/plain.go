@@ -2,6 +2,8 @@ package redislease
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,6 +150,9 @@ func (s *Store) dialPlain() (*plainClient, error) {
 			client.Close()
 		}
 		if !timedOut(err) || time.Since(start) > plainLimit {
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = fmt.Errorf("%w: %s", errPatience, err.Error()) // it was no caller's deadline
+			}
 			return nil, s.wrap("plain", err)
 		}
 	}
