@@ -40,6 +40,7 @@ type soldOut struct {
 	stock *Stock
 	err   error // ErrSoldOut, made once
 	seed  maphash.Seed
+	every time.Duration // verifyEvery
 
 	known atomic.Pointer[knowledge]
 
@@ -59,7 +60,7 @@ type knowledge struct {
 }
 
 func (k *soldOut) init(s *Stock) {
-	k.stock, k.seed = s, maphash.MakeSeed()
+	k.stock, k.seed, k.every = s, maphash.MakeSeed(), verifyEvery
 	k.err = s.about(ErrSoldOut, nil)
 }
 
@@ -281,10 +282,10 @@ func (k *soldOut) keep(known *knowledge, generation uint64, start time.Time, fir
 
 // next is when to check next: at the first deadline of a reservation, if that comes sooner.
 func (k *soldOut) next(start time.Time, first time.Duration) time.Duration {
-	if left := first - time.Since(start); first >= 0 && left < verifyEvery {
+	if left := first - time.Since(start); first >= 0 && left < k.every {
 		return max(left, 0)
 	}
-	return verifyEvery
+	return k.every
 }
 
 // drop forgets what is known, if nothing newer is.

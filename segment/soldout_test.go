@@ -152,6 +152,30 @@ func TestSoldOutNoMore(t *testing.T) {
 	}
 }
 
+// TestSoldOutEndsByNotice: what another process gives back is told, and not found out by looking.
+func TestSoldOutEndsByNotice(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	first := opened(t, processAt(t, server.Option()), "stock", Config{Segments: 3})
+	first.sold.every = 24 * time.Hour // it never looks
+	require.NoError(t, first.Load(t.Context(), 3))
+	other := opened(t, processAt(t, server.Option()), "stock", first.conf)
+	for round, o := range []Order{{ID: "a", Quantity: 1}, {ID: "b", Quantity: 1}, {ID: "c", Quantity: 1}} {
+		_, err := other.Deduct(t.Context(), o)
+		require.NoError(t, err, round)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		knows(t, first, 1)
+		require.NoError(t, other.Return(t.Context(), Order{ID: id, Quantity: 1}))
+		eventually(t, "it is told", func() bool { return first.sold.known.Load() == nil })
+		_, err := first.Deduct(t.Context(), Order{ID: "again " + id, Quantity: 1})
+		require.NoError(t, err)
+	}
+	knows(t, first, 1)
+	require.NoError(t, other.Restock(t.Context(), "more", 1))
+	eventually(t, "it is told", func() bool { return first.sold.known.Load() == nil })
+}
+
 // TestSoldOutNoMoreElsewhere: what changes elsewhere is known within a second.
 func TestSoldOutNoMoreElsewhere(t *testing.T) {
 	t.Parallel()
