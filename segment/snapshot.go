@@ -6,7 +6,8 @@ import (
 	"github.com/puzpuzpuz/xsync/v3"
 )
 
-// Snapshot counts what this process did with a stock since it was made.
+// Snapshot counts what this process did with a stock since it was made. Orders over
+// several stocks are not counted, but for the looks and moves that they need.
 type Snapshot struct {
 	Orders   int64 // that were sent to their home; one that waits there for units, once for each try
 	Scripts  int64 // in which they travelled
