@@ -103,15 +103,24 @@ func testRejoinYounger(s *suite) {
 }
 
 func testDeadWaiter(s *suite) {
-	all, k := s.openAll("a", "b", "c", "d"), s.mutex()
-	a, b, c, d := all[0], all[1], all[2], all[3]
+	all, name := s.openAll("a", "b", "c", "d", "e"), s.mutex()
+	a, b, c, d, e := all[0], all[1], all[2], all[3], all[4]
 	s.skipUnless(a.can.Receipts, "receipts")
+	// In one slot, so that all goes over the same connections.
+	in := func(what string) subject { return subject{kind: name.kind, key: "{" + name.key + "}" + what} }
+	k := in("k")
 	a.get(lease.Held, k.acquire(1))
 	for _, waiter := range []*client{b, c, d} {
 		waiter.get(lease.Waiting, k.acquire(1))
 	}
+	b.get(lease.Held, in("b").acquire(2))
+	c.get(lease.Held, in("c").acquire(2))
 	b.close()
 	c.close()
+	// The server finds out that they are gone when it comes to it: a want for what they hold reaches nobody then.
+	s.eventually(func() bool {
+		return e.get(lease.Waiting, in("b").acquire(1)).Told+e.get(lease.Waiting, in("c").acquire(1)).Told == 0
+	}, "the server notices that they are gone")
 	a.get(lease.Done, k.release(1))
 	d.granted(k, 1)
 	s.requireHolders(d, k, d.owner(1))
