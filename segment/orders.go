@@ -130,7 +130,7 @@ func (s *Stock) Reserve(ctx context.Context, o Order, ttl time.Duration) (*Reser
 		return nil, s.about(err, &o)
 	}
 	if ttl < time.Millisecond || ttl > MaxReserve {
-		return nil, s.about(invalid("a reservation for %v is not within 1ms and %v", ttl, time.Duration(MaxReserve)), &o)
+		return nil, s.about(invalid("a reservation for %v is not within 1ms and %v", ttl, MaxReserve), &o)
 	}
 	if s.sold.answers(&o) {
 		return nil, s.sold.err
