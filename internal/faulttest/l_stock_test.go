@@ -105,7 +105,7 @@ func TestOrdersSpanSegmentsThatHaveOneUnitEach(t *testing.T) {
 		s := redistest.Start(t)
 		var stocks []*segment.Stock
 		for range 3 {
-			stocks = append(stocks, stockOf(t, process(t, s.Addr()), segment.Config{}))
+			stocks = append(stocks, stockOf(t, process(t, s.Addr()), segment.Config{Segments: 16}))
 		}
 		require.Equal(t, 16, stocks[0].Segments())
 		require.NoError(t, stocks[0].Load(t.Context(), 16))
