@@ -66,6 +66,8 @@ var refusals = []struct {
 	code    string
 	message string
 }{
+	// First, for a refusal can be that too: a copy of the order may still be on its way, and take.
+	{segment.ErrUncertain, http.StatusServiceUnavailable, "uncertain", "What became of the order is not known. Send it again."},
 	{segment.ErrSoldOut, http.StatusConflict, "sold_out", "There are not enough left. Reservations that are not paid for may bring some back."},
 	{segment.ErrUserLimit, http.StatusForbidden, "user_limit", "That is more than one user may have."},
 	{segment.ErrOrderMismatch, http.StatusUnprocessableEntity, "mismatch", "There is an order of this ID with another quantity."},
@@ -77,10 +79,8 @@ var refusals = []struct {
 	{coordinator.ErrInvalid, http.StatusBadRequest, "invalid", "The order makes no sense."},
 	{segment.ErrNotDone, http.StatusServiceUnavailable, "unavailable", "Nothing was done. Send it again a little later."},
 	{coordinator.ErrTooManyWaiters, http.StatusTooManyRequests, "busy", "Too many are waiting. Send it again a little later."},
-	// From here on nobody knows what became of it.
 	{segment.ErrNotLoaded, http.StatusServiceUnavailable, "closed", "There is no sale now."},
 	{segment.ErrEpoch, http.StatusServiceUnavailable, "closed", "There is no sale now."},
-	{segment.ErrUncertain, http.StatusServiceUnavailable, "uncertain", "What became of the order is not known. Send it again."},
 	{coordinator.ErrUnavailable, http.StatusServiceUnavailable, "unavailable", "Send it again a little later."},
 	{coordinator.ErrClosed, http.StatusServiceUnavailable, "unavailable", "Send it again, to another server."},
 	{ErrDatabase, http.StatusServiceUnavailable, "uncertain", "What became of the order is not known. Send it again."},
