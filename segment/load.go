@@ -20,7 +20,7 @@ import (
 // A stock whose server has lost its data looks like one that was never loaded: where that can be (no
 // persistence), load what the database says is left, or by hand.
 func (s *Stock) Load(ctx context.Context, units int64) error {
-	return s.about2(s.load(ctx, units, false))
+	return s.about(s.load(ctx, units, false), nil)
 }
 
 // Reset sets the stock up anew, whatever it was: with other units, and, in processes that have another
@@ -28,14 +28,7 @@ func (s *Stock) Load(ctx context.Context, units int64) error {
 // are under way get [ErrEpoch], or were before it. It is for a new sale, not for a running one: an order that is
 // sent again after it takes again.
 func (s *Stock) Reset(ctx context.Context, units int64) error {
-	return s.about2(s.load(ctx, units, true))
-}
-
-func (s *Stock) about2(err error) error {
-	if err == nil {
-		return nil
-	}
-	return s.about(err, nil)
+	return s.about(s.load(ctx, units, true), nil)
 }
 
 func (s *Stock) load(ctx context.Context, units int64, reset bool) error {
@@ -230,5 +223,5 @@ func (s *Stock) Drop(ctx context.Context) error {
 		return s.about(err, nil)
 	}
 	a := s.run(call{script: forgetScript, keys: []string{s.meta}, args: []string{m.set, m.loading}})[0]
-	return s.about2(a.err)
+	return s.about(a.err, nil)
 }

@@ -194,7 +194,10 @@ func (s *Stock) home(o *Order) *home {
 
 // about names the stock, and the order if there is one, in an error.
 func (s *Stock) about(err error, o *Order) error {
-	if err == nil || o == nil || o.ID == "" {
+	switch {
+	case err == nil:
+		return nil
+	case o == nil || o.ID == "":
 		return fmt.Errorf("%w: stock %q", err, s.name)
 	}
 	return fmt.Errorf("%w: stock %q, order %q of user %q", err, s.name, o.ID, o.User)
