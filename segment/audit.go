@@ -69,11 +69,8 @@ func (s *Stock) Audit(ctx context.Context) (Audit, error) {
 		return Audit{}, s.about(ended(ErrNotDone, ctx), nil)
 	}
 	var audit Audit
-	if err := s.settle(); err != nil {
-		return Audit{}, s.about(err, nil)
-	}
-	for range auditTries {
-		first, second, err := s.twice(ctx)
+	for try := range auditTries {
+		first, second, err := s.twice(ctx, try == 0)
 		if err != nil {
 			return Audit{}, s.about(err, nil)
 		}
@@ -99,23 +96,20 @@ func (s *Stock) Audit(ctx context.Context) (Audit, error) {
 	return audit, nil
 }
 
-// twice settles what is half done, and looks two times.
-func (s *Stock) twice(ctx context.Context) (first, second survey, err error) {
-	if first, err = s.look(); err != nil {
+// twice settles what is half done, or may be, and looks two times.
+func (s *Stock) twice(ctx context.Context, settle bool) (first, second survey, err error) {
+	if first, err = s.lookWithin(ctx); err != nil {
 		return nil, nil, err
 	}
-	if first.unsettled() {
+	if settle || first.unsettled() {
 		if err = s.settle(); err != nil {
 			return nil, nil, err
 		}
-		if first, err = s.look(); err != nil {
+		if first, err = s.lookWithin(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, nil, ended(ErrNotDone, ctx)
-	}
-	second, err = s.look()
+	second, err = s.lookWithin(ctx)
 	return first, second, err
 }
 
@@ -161,7 +155,7 @@ func (s *Stock) Remaining(ctx context.Context) (int64, error) {
 	if ctx.Err() != nil {
 		return 0, s.about(ended(ErrNotDone, ctx), nil)
 	}
-	all, err := s.look()
+	all, err := s.lookWithin(ctx)
 	if err != nil {
 		return 0, s.about(err, nil)
 	}

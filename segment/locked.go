@@ -80,7 +80,7 @@ func (h *home) locked(ctx context.Context, quantity int64, fn func(ctx context.C
 		}
 		// What failed, or panics: the lock's context may be over, and the units go back all the same.
 		what.verb = cancel
-		out := s.do(context.WithoutCancel(ctx), h, what)
+		out := h.outlasting(ctx, what)
 		if _, failure := s.receipt(nil, h, &out); failure != nil && !errors.Is(failure, ErrUnknownOrder) {
 			err = errors.Join(err, fmt.Errorf("give back %d units: %w", quantity, failure))
 		}
@@ -90,9 +90,17 @@ func (h *home) locked(ctx context.Context, quantity int64, fn func(ctx context.C
 	}
 	done = true
 	what.verb = confirm
-	out = s.do(context.WithoutCancel(ctx), h, what)
+	out = h.outlasting(ctx, what)
 	_, err = s.receipt(nil, h, &out)
 	return err
+}
+
+// outlasting has an order done that must be, whether or not ctx is over; no longer than it
+// can be of use: after that its units have gone back by themselves.
+func (h *home) outlasting(ctx context.Context, o order) outcome {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockedFor)
+	defer cancel()
+	return h.stock.do(ctx, h, o)
 }
 
 // extend puts the deadline of a reservation off until it is stopped.

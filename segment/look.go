@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -42,7 +43,10 @@ type joint struct {
 
 // look looks at all segments, which sends back what is due, and ends what orders over several
 // stocks have left past its deadline. It begins after the call; what comes of it is shared, and not to be changed.
-func (s *Stock) look() (survey, error) {
+func (s *Stock) look() (survey, error) { return s.lookWithin(context.Background()) }
+
+// lookWithin is look for a caller who waits no longer than ctx.
+func (s *Stock) lookWithin(ctx context.Context) (survey, error) {
 	v := &s.surveyor
 	v.mu.Lock()
 	if v.next == nil {
@@ -54,8 +58,12 @@ func (s *Stock) look() (survey, error) {
 		go s.survey() // ends with the last look that somebody waits for
 	}
 	v.mu.Unlock()
-	<-mine.done
-	return mine.all, mine.err
+	select {
+	case <-mine.done:
+		return mine.all, mine.err
+	case <-ctx.Done():
+		return nil, ended(ErrNotDone, ctx)
+	}
 }
 
 // survey makes the looks that are waited for, one after the other.

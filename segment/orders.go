@@ -64,7 +64,7 @@ func (s *Stock) Deduct(ctx context.Context, o Order) (Receipt, error) {
 // that is still on its way does not take. It may be sent again at will. A Quantity
 // of 0 stands for what the order has.
 func (s *Stock) Return(ctx context.Context, o Order) error {
-	_, err := s.act(ctx, &o, giveBack, 0)
+	_, err := s.act(ctx, &o, giveBack)
 	return err
 }
 
@@ -82,7 +82,7 @@ func (s *Stock) Restock(ctx context.Context, id string, quantity int64) error {
 	if err := o.validate(&Config{}, true); err != nil {
 		return s.about(err, nil)
 	}
-	all, err := s.look()
+	all, err := s.lookWithin(ctx)
 	if err != nil {
 		return s.about(err, nil)
 	}
@@ -163,7 +163,7 @@ func (r *Reservation) Cancel(ctx context.Context) error { return r.stock.Cancel(
 // process. A Quantity of 0 stands for what is reserved. [ErrExpired]: it came too late, the units went back and may have been
 // sold. [ErrReturned]: it was cancelled. [ErrUnknownOrder]: it is not on record.
 func (s *Stock) Confirm(ctx context.Context, o Order) (Receipt, error) {
-	return s.act(ctx, &o, confirm, 0)
+	return s.act(ctx, &o, confirm)
 }
 
 // Cancel gives back what an order has reserved. Nil: it holds nothing, for it was cancelled or
@@ -171,12 +171,12 @@ func (s *Stock) Confirm(ctx context.Context, o Order) (Receipt, error) {
 // not on record; from now on it is, as returned, so that a Reserve that is still on its way
 // does not reserve. A Quantity of 0 stands for what is reserved.
 func (s *Stock) Cancel(ctx context.Context, o Order) error {
-	_, err := s.act(ctx, &o, cancel, 0)
+	_, err := s.act(ctx, &o, cancel)
 	return err
 }
 
 // act has something done to an order with an ID.
-func (s *Stock) act(ctx context.Context, o *Order, v verb, ttl time.Duration) (Receipt, error) {
+func (s *Stock) act(ctx context.Context, o *Order, v verb) (Receipt, error) {
 	checked := *o
 	if o.Quantity == 0 {
 		checked.Quantity = 1
@@ -185,7 +185,7 @@ func (s *Stock) act(ctx context.Context, o *Order, v verb, ttl time.Duration) (R
 		return Receipt{}, s.about(err, o)
 	}
 	h := s.home(o)
-	out := s.do(ctx, h, order{verb: v, field: o.field(), quantity: o.Quantity, ttl: ttl})
+	out := s.do(ctx, h, order{verb: v, field: o.field(), quantity: o.Quantity})
 	return s.receipt(o, h, &out)
 }
 

@@ -105,7 +105,8 @@ func (v verb) call(t *testing.T, s *Stock, o Order) (Receipt, error) {
 	case giveBack:
 		return Receipt{}, s.Return(t.Context(), o)
 	}
-	return s.act(t.Context(), &o, v, reservedFor)
+	out := s.do(t.Context(), s.home(&o), v.step(o))
+	return s.receipt(&o, s.home(&o), &out)
 }
 
 // step asks a verb of one order.

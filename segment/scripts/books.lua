@@ -107,7 +107,12 @@ local function resolve()
   end
   local due = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', text(now), 'LIMIT', 0, 128)
   for _, order in ipairs(due) do
-    expire(order, string.match(redis.call('HGET', KEYS[4], order), '^v(%d+)'))
+    local quantity = string.match(redis.call('HGET', KEYS[4], order) or '', '^v(%d+)')
+    if quantity then
+      expire(order, quantity)
+    else
+      closed[#closed + 1] = order -- somebody's hand: nothing waits for a deadline here
+    end
   end
   return #due == 128 and 1 or 0
 end
