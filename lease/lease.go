@@ -106,6 +106,12 @@ const (
 
 	// Busy tells the process of Asker that the lease it wanted is in use.
 	Busy
+
+	// Annotate puts the trace of the present hold beside the lease of Ticket, and
+	// tells the first of those that wait ([Traced]). Answers Done, or Lost where
+	// Ticket has no lease. Like Busy it may be sent at any time, and nothing
+	// depends on it.
+	Annotate
 )
 
 // String returns the verb in lower case.
@@ -121,6 +127,8 @@ func (o Op) String() string {
 		return "downgrade"
 	case Busy:
 		return "busy"
+	case Annotate:
+		return "annotate"
 	}
 	return "op " + strconv.Itoa(int(o))
 }
@@ -156,6 +164,16 @@ type Request struct {
 
 	Next  *Next  // Release
 	Asker string // Busy: an owner, as it came in [Wanted]
+
+	// Trace is a traceparent in the sense of W3C Trace Context. Annotate: that of
+	// the present hold. Release: that of the hold that ended last, which is told
+	// ([Traced]) to those that are granted the key by it; empty: nothing is.
+	Trace string
+	// Annotated says that an Annotate of Ticket was sent: what it left goes with
+	// the lease (Release), and lives as long (Renew, Downgrade).
+	Annotated bool
+	// Traced says that the caller wants to know Reply.Trace (Acquire).
+	Traced bool
 }
 
 // Next is what a [Release] acquires in the same step, with the queue.
@@ -166,6 +184,7 @@ type Next struct {
 	Tokens int
 	Age    time.Duration // as in Request
 	Ask    bool
+	Traced bool
 }
 
 // Status is the answer of a [Reply].
@@ -213,10 +232,13 @@ type Reply struct {
 	Contended bool
 	// Held by Renew or Downgrade: how many wait.
 	Waiters int
+	// Held by Acquire: the ticket had the lease already, by a grant that may not
+	// have been heard, or by an earlier copy of the command.
+	Already bool
 
 	// Waiting and Denied: the soonest end among the holders' times to live,
 	// the place in the queue (0 is its head), the newest token given out, one
-	// of the holders, and its trace if it is traced.
+	// of the holders, and its trace if it is annotated and Request.Traced was set.
 	Remaining time.Duration
 	Rank      int
 	Token     uint64
@@ -249,6 +271,9 @@ const (
 	Wanted
 	// InUse: the holder of Key answers the want that Ticket asked an answer for.
 	InUse
+	// Traced: the hold that keeps Ticket waiting has Trace; or, where Passing is
+	// set, the hold did that has just ended, and Ticket is granted the key next.
+	Traced
 	// Changed: Key was changed by somebody else, or may have been; look at it.
 	Changed
 	// ChangedAll: so may have every key (a flush).
@@ -271,6 +296,8 @@ func (t EventType) String() string {
 		return "wanted"
 	case InUse:
 		return "in use"
+	case Traced:
+		return "traced"
 	case Changed:
 		return "changed"
 	case ChangedAll:
@@ -291,6 +318,8 @@ type Event struct {
 	First, Last uint64 // Granted
 	Contended   bool   // Granted: others wait behind
 	Asker       string // Wanted
+	Trace       string // Traced: a traceparent
+	Passing     bool   // Traced
 	Err         error  // Disconnected: why, if it is known
 }
 
