@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"fmt"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -40,4 +42,15 @@ type Alarm struct {
 	// valid where it is not traced. TraceURL is where to look at it.
 	Trace    trace.SpanContext
 	TraceURL string
+}
+
+// maxKeyShown bounds what a log line shows of a key.
+const maxKeyShown = 128
+
+// shown returns a key as texts show it.
+func shown(key string) string {
+	if len(key) > maxKeyShown {
+		return fmt.Sprintf("%q... (%d bytes)", key[:maxKeyShown], len(key))
+	}
+	return strconv.Quote(key)
 }

@@ -34,8 +34,8 @@ type Config struct {
 	// [Traced] does the same for single calls.
 	AllAcquires bool
 
-	// LeaseSpans makes a span, with a trace of its own, for each lease that the
-	// process has while anything about it is traced.
+	// LeaseSpans makes a span, with a trace of its own, for each lease that a
+	// traced call asked for: from the grant to the release or the loss.
 	LeaseSpans bool
 
 	// Roots is how many calls in a second may begin a trace where their context

@@ -42,7 +42,7 @@ const (
 	// only, and only with [Config.KeyAttribute].
 	AttrKey   = attribute.Key("leasehold.key")
 	AttrToken = attribute.Key("leasehold.token")
-	// AttrCause is why a lease was lost: "not_renewed" or "taken_away".
+	// AttrCause is why a lease was lost: [CauseNotRenewed] or [CauseTakenAway].
 	AttrCause = attribute.Key("leasehold.cause")
 	// AttrHandoff is "local", from one hold of a process to the next, or
 	// "remote", from another process.
@@ -134,6 +134,12 @@ const (
 	Repeated    Outcome = "repeated"    // an order: it had been carried out before
 	Limited     Outcome = "limited"     // an order: over the user's limit
 	Uncertain   Outcome = "uncertain"   // an order: whether it was carried out is not known
+)
+
+// Why a lease was lost.
+const (
+	CauseNotRenewed = "not_renewed" // within its time to live
+	CauseTakenAway  = "taken_away"  // deleted, flushed, forced, or lost in a failover
 )
 
 // Failed says that an outcome is an error, as spans show it.

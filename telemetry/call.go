@@ -1,0 +1,241 @@
+package telemetry
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+type tracedKey struct{}
+
+// Traced has the calls to lock with the returned context make a span each, also
+// where they enter at once, or where there were too many without a trace. Whether
+// a trace is kept is the sampler's to say, as always.
+func Traced(ctx context.Context) context.Context {
+	return context.WithValue(ctx, tracedKey{}, true)
+}
+
+func asked(ctx context.Context) bool { return ctx.Value(tracedKey{}) != nil }
+
+// Call is the trace of one call to lock, and of the hold that it ends in. Most
+// calls have none, which is nil; its methods do nothing then.
+type Call struct {
+	t      *Telemetry
+	tracer *tracer
+	ctx    context.Context
+	root   bool // ctx has no span
+	all    bool // a span for the call, whether it waited or not
+	hold   atomic.Pointer[holdSpan]
+	ended  atomic.Bool
+}
+
+// holdSpan is the span of a hold, and what leads to it, which outlives it.
+type holdSpan struct {
+	span trace.Span
+	is   trace.SpanContext
+}
+
+// Call returns the trace of a call with ctx, or nil.
+func (t *Telemetry) Call(ctx context.Context) *Call {
+	tracer := t.tracing()
+	if tracer == nil {
+		return nil
+	}
+	span := trace.SpanContextFromContext(ctx)
+	all := false
+	if !span.IsSampled() {
+		if span.IsValid() {
+			return nil // it was decided for the whole of the trace
+		}
+		if !t.roots.take() {
+			if all = asked(ctx); !all {
+				return nil
+			}
+		}
+	}
+	return &Call{t: t, tracer: tracer, ctx: ctx, root: !span.IsValid(), all: all || t.conf.AllAcquires || asked(ctx)}
+}
+
+// Event is something that happened to a key.
+type Event struct {
+	Name string
+	At   time.Time
+	With []attribute.KeyValue
+}
+
+// Blocker is a hold that was in a call's way: one of this process that is traced,
+// or the traceparent of one elsewhere.
+type Blocker struct {
+	Relation Relation
+	Call     *Call
+	Remote   string
+}
+
+// Wait is what became of a call.
+type Wait struct {
+	Key      string
+	Class    *Class
+	Shared   bool
+	Outcome  Outcome
+	Path     Path // Acquired
+	Token    uint64
+	Waited   bool // it did not enter at once
+	Ahead    int  // callers of this process before it
+	Holder   string
+	From, To time.Time
+	Blockers []Blocker
+	Events   []Event
+}
+
+// End is what became of a hold.
+type End struct {
+	Outcome Outcome
+	Cause   string // Lost: why
+	At      time.Time
+	Events  []Event
+}
+
+// Acquired makes the span of a call that now holds, and begins that of the hold.
+// It returns the context for the work under the lock.
+func (c *Call) Acquired(w Wait) context.Context {
+	ctx := c.ctx
+	var wait trace.Span
+	if w.Waited || c.all {
+		ctx, wait = c.start(ctx, w, SpanAcquire, w.From, c.links(w.Blockers)...)
+		if wait == nil {
+			return c.ctx
+		}
+		c.t.end(wait, w.To, w.Events, w.Outcome, "")
+	}
+	if !c.root {
+		ctx = c.ctx // a sibling of the wait, not a child
+	}
+	ctx, hold := c.start(ctx, w, SpanHold, w.To)
+	if hold == nil || !hold.SpanContext().IsSampled() {
+		return c.ctx
+	}
+	c.hold.Store(&holdSpan{hold, hold.SpanContext()})
+	return ctx
+}
+
+// Failed makes the span of a call that does not hold.
+func (c *Call) Failed(w Wait) {
+	if !w.Waited && !c.all {
+		return
+	}
+	c.t.spans.put(func() {
+		// The call's context may have ended; a span of what happened before may be
+		// made all the same.
+		if _, span := c.start(context.WithoutCancel(c.ctx), w, SpanAcquire, w.From, c.links(w.Blockers)...); span != nil {
+			c.t.finish(span, w.To, w.Events, w.Outcome, "")
+		}
+	})
+}
+
+// Ended ends the span of the hold. It never blocks, and may be called anywhere.
+func (c *Call) Ended(e End) {
+	if c == nil {
+		return
+	}
+	if h := c.hold.Load(); h != nil && !c.ended.Swap(true) {
+		c.t.end(h.span, e.At, e.Events, e.Outcome, e.Cause)
+	}
+}
+
+// Hold returns what leads to the span of the hold, also when it has ended; it is
+// not valid where there is none.
+func (c *Call) Hold() trace.SpanContext {
+	if c == nil {
+		return trace.SpanContext{}
+	}
+	if h := c.hold.Load(); h != nil {
+		return h.is
+	}
+	return trace.SpanContext{}
+}
+
+// start begins a span. A tracer that panics makes none.
+func (c *Call) start(ctx context.Context, w Wait, name string, at time.Time, links ...trace.Link) (of context.Context, span trace.Span) {
+	defer func() {
+		if recover() != nil {
+			c.t.dropped.Add(1)
+			of, span = ctx, nil
+		}
+	}()
+	attrs := []attribute.KeyValue{AttrClass.String(w.Class.name), AttrMode.String(modes[modeOf(w.Shared)])}
+	if w.Path != "" {
+		attrs = append(attrs, AttrPath.String(string(w.Path)))
+	}
+	if name == SpanAcquire {
+		attrs = append(attrs, AttrAhead.Int(w.Ahead))
+		if w.Holder != "" {
+			attrs = append(attrs, AttrHolder.String(w.Holder))
+		}
+	}
+	if c.t.conf.KeyAttribute {
+		attrs = append(attrs, AttrKey.String(w.Key))
+		if w.Token > 0 {
+			attrs = append(attrs, AttrToken.Int64(int64(w.Token)))
+		}
+	}
+	return c.tracer.Start(ctx, name, trace.WithTimestamp(at), trace.WithLinks(links...), trace.WithAttributes(attrs...))
+}
+
+// links leads to the holds that were in the way, as far as they are traced, each
+// once.
+func (c *Call) links(blockers []Blocker) (links []trace.Link) {
+	seen := map[trace.SpanID]bool{}
+	for _, b := range blockers {
+		to := b.Call.Hold()
+		if b.Remote != "" {
+			to = ParseTrace(b.Remote)
+		}
+		if !to.IsValid() || seen[to.SpanID()] {
+			continue
+		}
+		seen[to.SpanID()] = true
+		links = append(links, trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{AttrLink.String(string(b.Relation))}})
+	}
+	return links
+}
+
+// end has a span end on the goroutine for it.
+func (t *Telemetry) end(span trace.Span, at time.Time, events []Event, o Outcome, cause string) {
+	t.spans.put(func() { t.finish(span, at, events, o, cause) })
+}
+
+func (t *Telemetry) finish(span trace.Span, at time.Time, events []Event, o Outcome, cause string) {
+	for _, e := range events {
+		span.AddEvent(e.Name, trace.WithTimestamp(e.At), trace.WithAttributes(e.With...))
+	}
+	span.SetAttributes(AttrOutcome.String(string(o)))
+	if cause != "" {
+		span.SetAttributes(AttrCause.String(cause))
+	}
+	if o.Failed() {
+		span.SetAttributes(AttrErrorType.String(string(o)))
+		span.SetStatus(codes.Error, string(o))
+	}
+	span.End(trace.WithTimestamp(at))
+}
+
+const traceparent = "traceparent"
+
+// FormatTrace writes a span as a traceparent of W3C Trace Context; "" if there is
+// none.
+func FormatTrace(s trace.SpanContext) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), s), carrier)
+	return carrier[traceparent]
+}
+
+// ParseTrace reads a traceparent. What is none gives a span that is not valid.
+func ParseTrace(s string) trace.SpanContext {
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: s})
+	return trace.SpanContextFromContext(ctx)
+}

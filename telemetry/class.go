@@ -1,0 +1,144 @@
+package telemetry
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Class is a class of keys, with the attributes of its metrics made beforehand.
+type Class struct {
+	name string
+	t    *Telemetry
+
+	// By mode (0: exclusive, 1: shared) and outcome.
+	wait, hold [2]map[Outcome][]metric.RecordOption
+	plain      []metric.RecordOption
+}
+
+// Name returns the name of the class.
+func (c *Class) Name() string { return c.name }
+
+// modes are the names of the modes, by whether they are shared.
+var modes = [2]string{"exclusive", "shared"}
+
+func modeOf(shared bool) int {
+	if shared {
+		return 1
+	}
+	return 0
+}
+
+var (
+	waitOutcomes = []Outcome{Acquired, Busy, Timeout, Canceled, Refused, Unavailable, Closed}
+	holdOutcomes = []Outcome{Released, Lost, Expired, Closed}
+)
+
+func newClass(t *Telemetry, name string) *Class {
+	c := &Class{name: name, t: t}
+	c.plain = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(AttrClass.String(name)))}
+	for i := range modes {
+		c.wait[i], c.hold[i] = map[Outcome][]metric.RecordOption{}, map[Outcome][]metric.RecordOption{}
+		for _, o := range waitOutcomes {
+			c.wait[i][o] = c.options(i, o)
+		}
+		for _, o := range holdOutcomes {
+			c.hold[i][o] = c.options(i, o)
+		}
+	}
+	return c
+}
+
+func (c *Class) options(mode int, o Outcome) []metric.RecordOption {
+	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(
+		AttrClass.String(c.name), AttrMode.String(modes[mode]), AttrOutcome.String(string(o))))}
+}
+
+// classes are those that there are. Their number is bounded, whatever KeyClass
+// returns.
+type classes struct {
+	of    func(string) string // KeyClass
+	other *Class
+
+	mu     sync.RWMutex
+	byName map[string]*Class
+	// spilled counts the keys that are "other" because there are too many classes.
+	spilled atomic.Int64
+}
+
+func (s *classes) init(t *Telemetry, of func(string) string) {
+	s.of = of
+	s.other = newClass(t, OtherClass)
+	s.byName = map[string]*Class{OtherClass: s.other}
+}
+
+// Class returns the class of a key. It calls the user's function.
+func (t *Telemetry) Class(key string) *Class {
+	s := &t.classes
+	if s.of == nil {
+		return s.other
+	}
+	name := s.name(key)
+	s.mu.RLock()
+	c := s.byName[name]
+	s.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c = s.byName[name]; c != nil {
+		return c
+	}
+	if len(s.byName) > MaxClasses { // "other" is one more
+		s.spilled.Add(1)
+		return s.other
+	}
+	name = strings.Clone(name) // it may be a part of the key, and that of something large
+	c = newClass(t, name)
+	s.byName[name] = c
+	return c
+}
+
+// Other returns the class of the keys that have no other.
+func (t *Telemetry) Other() *Class { return t.classes.other }
+
+// Classifies says that keys are told apart by class.
+func (t *Telemetry) Classifies() bool { return t.classes.of != nil }
+
+// name asks the user's function, and bounds what it says.
+func (s *classes) name(key string) (name string) {
+	defer func() {
+		if recover() != nil || name == "" {
+			name = OtherClass
+		}
+	}()
+	name = s.of(key)
+	if len(name) > MaxClassName {
+		name = name[:MaxClassName]
+	}
+	if !utf8.ValidString(name) {
+		name = strings.ToValidUTF8(name, "\uFFFD")
+	}
+	return name
+}
+
+// Waited records how long a call waited that did not enter at once.
+func (c *Class) Waited(shared bool, o Outcome, d time.Duration) {
+	c.t.record(c.t.wait, d, c.wait[modeOf(shared)][o])
+}
+
+// Held records how long a hold lasted.
+func (c *Class) Held(shared bool, o Outcome, d time.Duration) {
+	c.t.record(c.t.hold, d, c.hold[modeOf(shared)][o])
+}
+
+// Renewed records how long after it was due a renewal was in.
+func (c *Class) Renewed(late time.Duration) {
+	c.t.spans.put(func() { c.t.record(c.t.lateness, max(late, 0), c.plain) })
+}

@@ -1,0 +1,41 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Lease is the time for which a process had a lease.
+type Lease struct {
+	Key      string
+	Class    *Class
+	Shared   bool
+	Path     Path // PathRedis or PathHandoff
+	Asker    *Call
+	From, To time.Time
+	Holds    int
+	Outcome  Outcome
+	Cause    string
+	Events   []Event
+}
+
+// LeaseSpans says that leases are to be told of, if a traced call asked for them.
+func (t *Telemetry) LeaseSpans() bool { return t.conf.LeaseSpans }
+
+// Lease makes the span of a lease. It does not block.
+func (t *Telemetry) Lease(l Lease) {
+	t.spans.put(func() {
+		attrs := []attribute.KeyValue{
+			AttrClass.String(l.Class.name), AttrMode.String(modes[modeOf(l.Shared)]), AttrPath.String(string(l.Path)), AttrHolds.Int(l.Holds),
+		}
+		if t.conf.KeyAttribute {
+			attrs = append(attrs, AttrKey.String(l.Key))
+		}
+		_, span := l.Asker.tracer.Start(context.Background(), SpanLease, trace.WithNewRoot(), trace.WithTimestamp(l.From),
+			trace.WithLinks(l.Asker.links([]Blocker{{Relation: LinkAsker, Call: l.Asker}})...), trace.WithAttributes(attrs...))
+		t.finish(span, l.To, l.Events, l.Outcome, l.Cause)
+	})
+}

@@ -1,0 +1,123 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Totals is what is counted of a class of keys: now, and since the beginning.
+type Totals struct {
+	Class *Class
+
+	Waiters, Holds, Leases, Keys int64
+
+	Retained, Passed, Local, Redis, Handoff, Reentries uint64 // grants by path
+
+	Yields, Renewals, NotRenewed, TakenAway, Expired uint64
+	MissedGrants, MissedWants                        uint64
+	Commands, Failures, FailedReleases               uint64
+}
+
+// observables are the metrics that are observed.
+type observables struct {
+	waiters, holds, leases, keys                        metric.Int64ObservableUpDownCounter
+	grants, handoffs, yields, renewals, losses, expired metric.Int64ObservableCounter
+	missed, commands, failures, failedReleases, dropped metric.Int64ObservableCounter
+}
+
+func (o *observables) all() []metric.Observable {
+	return []metric.Observable{
+		o.waiters, o.holds, o.leases, o.keys, o.grants, o.handoffs, o.yields, o.renewals, o.losses, o.expired,
+		o.missed, o.commands, o.failures, o.failedReleases, o.dropped,
+	}
+}
+
+func (o *observables) make(m metric.Meter) (err error) {
+	now := func(name, unit, what string) metric.Int64ObservableUpDownCounter {
+		c, e := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
+		if err == nil {
+			err = e
+		}
+		return c
+	}
+	sum := func(name, unit, what string) metric.Int64ObservableCounter {
+		c, e := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
+		if err == nil {
+			err = e
+		}
+		return c
+	}
+	o.waiters = now(MetricWaiters, "{waiter}", "Callers that wait for a lock")
+	o.holds = now(MetricHolds, "{lock}", "Locks held")
+	o.leases = now(MetricLeases, "{lease}", "Leases that the process has, idle ones included")
+	o.keys = now(MetricKeys, "{key}", "Keys that the process knows of")
+	o.grants = sum(MetricGrants, "{lock}", "Locks granted")
+	o.handoffs = sum(MetricHandoffs, "{handoff}", "Locks handed over by the holder before")
+	o.yields = sum(MetricYields, "{handoff}", "Leases passed to another process while callers waited here")
+	o.renewals = sum(MetricRenewals, "{renewal}", "Leases renewed")
+	o.losses = sum(MetricLosses, "{lease}", "Leases lost under their holders")
+	o.expired = sum(MetricExpired, "{lock}", "Holds that outlasted their MaxHold")
+	o.missed = sum(MetricMissed, "{notice}", "Notices missed: what they would have told was found by looking")
+	o.commands = sum(MetricCommands, "{command}", "Commands sent to the store")
+	o.failures = sum(MetricFailures, "{command}", "Commands that the store did not answer, or with an error")
+	o.failedReleases = sum(MetricFailedReleases, "{lease}", "Leases left to expire because their release failed")
+	o.dropped = sum(MetricDropped, "{record}", "Spans, alarms and log lines that a slow receiver made us drop")
+	return err
+}
+
+// Observe has the totals read whenever somebody collects metrics, until Close.
+// lines is how many log lines were dropped.
+func (t *Telemetry) Observe(totals func() []Totals, lines func() int64) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the meter provider panicked: %v", r)
+		}
+	}()
+	var o observables
+	if err := o.make(t.meter); err != nil {
+		return err
+	}
+	r, err := t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		for _, x := range totals() {
+			o.observe(to, &x)
+		}
+		to.ObserveInt64(o.dropped, t.dropped.Load()+lines())
+		return nil
+	}, o.all()...)
+	t.registration = r
+	return err
+}
+
+func (o *observables) observe(to metric.Observer, x *Totals) {
+	class := AttrClass.String(x.Class.name)
+	by := func(more ...attribute.KeyValue) metric.ObserveOption {
+		return metric.WithAttributeSet(attribute.NewSet(append(more, class)...))
+	}
+	path := func(p Path, n uint64) { to.ObserveInt64(o.grants, int64(n), by(AttrPath.String(string(p)))) }
+	of := by()
+	to.ObserveInt64(o.waiters, x.Waiters, of)
+	to.ObserveInt64(o.holds, x.Holds, of)
+	to.ObserveInt64(o.leases, x.Leases, of)
+	to.ObserveInt64(o.keys, x.Keys, of)
+	path(PathRetained, x.Retained)
+	path(PathPassed, x.Passed)
+	path(PathLocal, x.Local)
+	path(PathRedis, x.Redis)
+	path(PathHandoff, x.Handoff)
+	path(PathReentry, x.Reentries)
+	to.ObserveInt64(o.handoffs, int64(x.Local), by(AttrHandoff.String("local")))
+	to.ObserveInt64(o.handoffs, int64(x.Handoff), by(AttrHandoff.String("remote")))
+	to.ObserveInt64(o.yields, int64(x.Yields), of)
+	to.ObserveInt64(o.renewals, int64(x.Renewals), of)
+	to.ObserveInt64(o.losses, int64(x.NotRenewed), by(AttrCause.String(CauseNotRenewed)))
+	to.ObserveInt64(o.losses, int64(x.TakenAway), by(AttrCause.String(CauseTakenAway)))
+	to.ObserveInt64(o.expired, int64(x.Expired), of)
+	to.ObserveInt64(o.missed, int64(x.MissedGrants), by(AttrNotice.String("grant")))
+	to.ObserveInt64(o.missed, int64(x.MissedWants), by(AttrNotice.String("want")))
+	to.ObserveInt64(o.commands, int64(x.Commands), of)
+	to.ObserveInt64(o.failures, int64(x.Failures), of)
+	to.ObserveInt64(o.failedReleases, int64(x.FailedReleases), of)
+}

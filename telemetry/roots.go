@@ -1,0 +1,35 @@
+package telemetry
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// roots bounds how many traces begin in a second: a service whose locks are not
+// taken for traced requests must neither pay a sampler's decision for each of a
+// million locks, nor flood who stores the traces.
+type roots struct {
+	perSecond int
+	base      time.Time
+	next      atomic.Int64 // ns since base; where the allowance of a second would be used up to
+}
+
+// take says whether one more may begin. (The generic cell rate algorithm: an
+// allowance of one second, filled evenly.)
+func (r *roots) take() bool {
+	if r.perSecond == 0 {
+		return false
+	}
+	now := int64(time.Since(r.base))
+	each := int64(time.Second) / int64(r.perSecond)
+	for {
+		next := r.next.Load()
+		after := max(next, now) + each
+		if after > now+int64(time.Second) {
+			return false
+		}
+		if r.next.CompareAndSwap(next, after) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Telemetry is what a coordinator tells by. It is for the packages of this
+// module: programs give a [Config], and are told. A Telemetry is ready for many
+// goroutines.
+type Telemetry struct {
+	conf Config
+	log  *slog.Logger
+	instruments
+	classes      classes
+	registration metric.Registration
+
+	tracer   atomic.Pointer[tracer]
+	retrying sync.Mutex // guards the making of another tracer
+	roots    roots
+
+	dropped atomic.Int64
+	spans   queue // ends spans
+	raised  queue // calls OnAlarm
+}
+
+// New returns what tells by a Config. The logger is told of alarms; it must not
+// block.
+func New(conf Config, log *slog.Logger) (*Telemetry, error) {
+	if err := conf.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Telemetry{conf: conf.withDefaults(), log: log}
+	t.roots.perSecond, t.roots.base = t.conf.Roots, time.Now()
+	t.spans.dropped, t.raised.dropped = &t.dropped, &t.dropped
+	var err error
+	if t.instruments, err = makeInstruments(conf.MeterProvider); err != nil {
+		log.Warn("leasehold: no metrics", "error", err)
+	}
+	t.classes.init(t, conf.KeyClass)
+	p := conf.TracerProvider
+	if p == nil {
+		p = otel.GetTracerProvider()
+	}
+	t.tracer.Store(newTracer(p))
+	return t, nil
+}
+
+// Config returns the Config, its defaults filled in.
+func (t *Telemetry) Config() Config { return t.conf }
+
+// Flush waits until all that has been told so far was handed on, or ctx ends.
+func (t *Telemetry) Flush(ctx context.Context) error {
+	if err := t.spans.flush(ctx); err != nil {
+		return err
+	}
+	return t.raised.flush(ctx)
+}
+
+// Close hands on what is left, for at most grace where a receiver hangs.
+func (t *Telemetry) Close(grace time.Duration) {
+	if t.registration != nil {
+		func() {
+			defer func() { _ = recover() }()
+			_ = t.registration.Unregister() // there is nobody to tell of a failure
+		}()
+	}
+	t.spans.close(grace)
+	t.raised.close(grace)
+}
+
+// tracer is a provider's, and whether it makes anything.
+type tracer struct {
+	provider   trace.TracerProvider
+	comparable bool
+	trace.Tracer
+	records bool
+}
+
+// tracing returns the tracer in force, or nil where nobody traces. With no
+// provider of its own it follows the global one.
+func (t *Telemetry) tracing() *tracer {
+	now := t.tracer.Load()
+	if t.conf.TracerProvider == nil && !now.isOf(otel.GetTracerProvider()) {
+		now = t.follow()
+	}
+	if !now.records {
+		return nil
+	}
+	return now
+}
+
+func (t *Telemetry) follow() *tracer {
+	t.retrying.Lock()
+	defer t.retrying.Unlock()
+	p := otel.GetTracerProvider()
+	now := t.tracer.Load()
+	if !now.isOf(p) {
+		now = newTracer(p)
+		t.tracer.Store(now)
+	}
+	return now
+}
+
+// isOf says whether the tracer is of that provider, or, where that can't be told,
+// of one of the same type.
+func (t *tracer) isOf(p trace.TracerProvider) bool {
+	if t.comparable {
+		return p == t.provider
+	}
+	return reflect.TypeOf(p) == reflect.TypeOf(t.provider)
+}
+
+func newTracer(p trace.TracerProvider) *tracer {
+	t := &tracer{provider: p, comparable: reflect.TypeOf(p).Comparable()}
+	func() {
+		defer func() { _ = recover() }()
+		t.Tracer = p.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
+		t.records = records(t.Tracer)
+	}()
+	return t
+}
+
+// records finds out whether a tracer makes spans at all: one that does not hands
+// on the span that is there. The span is not to be sampled, and never ends, so that
+// nobody hears of it.
+func records(t trace.Tracer) bool {
+	there := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, Remote: true})
+	_, span := t.Start(trace.ContextWithRemoteSpanContext(context.Background(), there), SpanHold)
+	return span.SpanContext().SpanID() != there.SpanID()
+}
