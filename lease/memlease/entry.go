@@ -32,6 +32,7 @@ type holder struct {
 	mode     lease.Mode
 	deadline time.Time
 	since    time.Time
+	trace    string // of the hold that its process is in, where that was told
 }
 
 // waiter is a place in the queue.
@@ -173,7 +174,7 @@ func (e *entry) info(now time.Time) lease.Info {
 	}
 	for _, h := range e.holders {
 		info.Holders = append(info.Holders, lease.Holder{
-			Owner: h.owner, Mode: h.mode, TTL: h.deadline.Sub(now), Since: h.since,
+			Owner: h.owner, Mode: h.mode, TTL: h.deadline.Sub(now), Since: h.since, Trace: h.trace,
 		})
 	}
 	for _, w := range e.queue {

@@ -94,7 +94,7 @@ func (s *Server) Force(key string) error {
 		return lease.ErrKind
 	}
 	s.takeFromHolders(e)
-	s.passOn(e, false, now, nil)
+	s.passOn(e, departed{}, now, nil)
 	return nil
 }
 

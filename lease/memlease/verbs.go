@@ -27,6 +27,14 @@ type claim struct {
 	age    time.Duration
 	queue  bool
 	ask    bool
+	traced bool
+}
+
+// departed is what a holder that has just left, or become a reader, means to those
+// behind it.
+type departed struct {
+	wrote bool
+	trace string // of its last hold; empty: nobody is told
 }
 
 // apply runs a request, as the server's scripts would. Call it with mu held.
@@ -44,12 +52,12 @@ func (s *Server) apply(from sender, r lease.Request) (lease.Reply, error) {
 	e := s.entry(r.Key)
 	dropped := s.expire(e, now, from.store)
 	switch other := len(e.holders) > 0 && e.kind != r.Kind; {
-	case e.foreign || other && r.Op != lease.Renew:
+	case e.foreign || other && r.Op != lease.Renew && r.Op != lease.Annotate:
 		return lease.Reply{}, lease.ErrKind
 	case other:
 		return lease.Reply{Status: lease.Lost}, nil
 	case dropped && r.Op == lease.Renew && r.Kind == lease.ReadWrite:
-		s.passOn(e, false, now, from.store)
+		s.passOn(e, departed{}, now, from.store)
 	}
 	reply, err := s.run(from, e, r, now)
 	if err == nil && r.Watch != "" && (r.Op == lease.Acquire || r.Op == lease.Renew) {
@@ -65,12 +73,14 @@ func (s *Server) run(from sender, e *entry, r lease.Request, now time.Time) (lea
 	case lease.Acquire:
 		return s.acquire(from, e, claim{
 			kind: r.Kind, owner: owner, mode: r.Mode, ttl: r.TTL, tokens: r.Tokens,
-			age: r.Age, queue: r.Queue, ask: r.Ask,
-		}, false, now)
+			age: r.Age, queue: r.Queue, ask: r.Ask, traced: r.Traced,
+		}, departed{}, now)
 	case lease.Release:
 		return s.release(from, e, owner, r, now)
 	case lease.Renew:
 		return s.renew(from, e, owner, r, now), nil
+	case lease.Annotate:
+		return s.annotate(from, e, owner, r), nil
 	default:
 		return s.downgrade(from, e, owner, r, now), nil
 	}
@@ -80,9 +90,13 @@ func (s *Server) run(from sender, e *entry, r lease.Request, now time.Time) (lea
 func validate(r lease.Request) error {
 	ttl, mode := r.TTL, r.Mode
 	switch {
-	case r.Op < lease.Acquire || r.Op > lease.Busy:
+	case r.Op < lease.Acquire || r.Op > lease.Annotate:
 		return fmt.Errorf("memlease: unknown request: %v", r.Op)
 	case r.Op == lease.Busy:
+		return nil
+	case (r.Op == lease.Annotate || r.Op == lease.Release && r.Trace != "") && !lease.ValidTrace(r.Trace):
+		return fmt.Errorf("memlease: %v: the trace %q is no traceparent", r.Op, r.Trace)
+	case r.Op == lease.Annotate:
 		return nil
 	case r.Op == lease.Downgrade && r.Kind != lease.ReadWrite:
 		return lease.ErrKind
@@ -102,15 +116,17 @@ func validate(r lease.Request) error {
 	return nil
 }
 
-// acquire gets, or waits for, a lease. wrote says that a writer has just left.
-func (s *Server) acquire(from sender, e *entry, c claim, wrote bool, now time.Time) (lease.Reply, error) {
+// acquire gets, or waits for, a lease, behind what has departed in the same step.
+func (s *Server) acquire(from sender, e *entry, c claim, d departed, now time.Time) (lease.Reply, error) {
+	already := e.holder(c.owner) != nil
 	if e.rank(c.owner) >= 0 { // as it stands now, should its turn have come
 		w := e.queue[e.rank(c.owner)]
 		w.ttl, w.tokens = c.ttl, c.tokens
 	}
-	grants, readersTurn := s.advance(e, &c, wrote, now, from.store)
+	grants, readersTurn := s.advance(e, &c, d.wrote, now, from.store)
 	reply, err := s.obtain(from, e, c, readersTurn, now)
-	s.announce(e, grants) // now it is known whether somebody stands behind them
+	reply.Already = already && reply.Status == lease.Held
+	s.announce(e, grants, d.trace) // now it is known whether somebody stands behind them
 	if reply.Status == lease.Waiting {
 		reply.Told = s.want(e, c, grants)
 	}
@@ -148,6 +164,9 @@ func (s *Server) obtain(from sender, e *entry, c claim, readersTurn bool, now ti
 	reply := lease.Reply{
 		Status: lease.Denied, Remaining: e.soonest().Sub(now), Rank: rank,
 		Token: e.token, Holder: e.holders[0].owner,
+	}
+	if c.traced {
+		reply.Trace = e.holders[0].trace
 	}
 	if !c.queue || mine != nil { // who reads can't wait to write: it would wait for itself
 		return reply, nil
@@ -193,21 +212,21 @@ func (s *Server) want(e *entry, c claim, grants []grant) (told int) {
 
 func (s *Server) release(from sender, e *entry, owner string, r lease.Request, now time.Time) (lease.Reply, error) {
 	mine := e.holder(owner)
-	wrote := mine != nil && mine.mode == lease.Exclusive
+	d := departed{wrote: mine != nil && mine.mode == lease.Exclusive, trace: r.Trace}
 	if e.remove(owner) {
 		s.changed(e, from.store)
 	} else {
 		e.withdraw(owner)
 	}
 	if r.Next == nil {
-		s.passOn(e, wrote, now, from.store)
+		s.passOn(e, d, now, from.store)
 		return lease.Reply{Status: lease.Done}, nil
 	}
 	n := r.Next
 	return s.acquire(from, e, claim{
 		kind: r.Kind, owner: from.owner(n.Ticket), mode: n.Mode, ttl: n.TTL, tokens: n.Tokens,
-		age: n.Age, queue: true, ask: n.Ask,
-	}, wrote, now)
+		age: n.Age, queue: true, ask: n.Ask, traced: n.Traced,
+	}, d, now)
 }
 
 func (s *Server) renew(from sender, e *entry, owner string, r lease.Request, now time.Time) lease.Reply {
@@ -239,10 +258,29 @@ func (s *Server) downgrade(from sender, e *entry, owner string, r lease.Request,
 	h.extend(r.TTL, now)
 	s.changed(e, from.store)
 	e.keepQueue(r.TTL, now)
-	s.passOn(e, wrote, now, from.store)
+	s.passOn(e, departed{wrote: wrote}, now, from.store)
 	reply := s.held(e, r.Tokens, now)
 	reply.Waiters = len(e.queue)
 	return reply
+}
+
+// toldOfTraces is how many places at the front of the queue are told of a trace.
+const toldOfTraces = 16
+
+// annotate keeps the trace of the present hold with the lease, and tells those at
+// the front of the queue, but for the holder's own process.
+func (s *Server) annotate(from sender, e *entry, owner string, r lease.Request) lease.Reply {
+	h := e.holder(owner)
+	if h == nil {
+		return lease.Reply{Status: lease.Lost}
+	}
+	h.trace = r.Trace
+	for _, w := range e.queue[:min(len(e.queue), toldOfTraces)] {
+		if id, ticket, ok := lease.ParseOwner(w.owner); ok && id != from.id {
+			s.send(id, lease.Event{Type: lease.Traced, Key: e.name, Ticket: ticket, Trace: r.Trace})
+		}
+	}
+	return lease.Reply{Status: lease.Done}
 }
 
 // grant is a lease that advance gave away, to be told by message.
@@ -254,9 +292,9 @@ type grant struct {
 }
 
 // passOn gives the key to those whose turn it is, and tells them.
-func (s *Server) passOn(e *entry, wrote bool, now time.Time, by *Store) {
-	grants, _ := s.advance(e, nil, wrote, now, by)
-	s.announce(e, grants)
+func (s *Server) passOn(e *entry, d departed, now time.Time, by *Store) {
+	grants, _ := s.advance(e, nil, d.wrote, now, by)
+	s.announce(e, grants, d.trace)
 }
 
 // advance gives the key to those whose turn it is, and each its own whole TTL. All
@@ -312,9 +350,15 @@ func (s *Server) take(e *entry, i int, me *claim, grants []grant, now time.Time,
 	}})
 }
 
-// announce sends the grants, each of which says whether others wait behind.
-func (s *Server) announce(e *entry, grants []grant) {
+// announce sends the grants, each of which says whether others wait behind, and
+// before each the trace of the hold that has ended, if there is one.
+func (s *Server) announce(e *entry, grants []grant, trace string) {
 	for i := range grants {
+		if trace != "" {
+			s.send(grants[i].id, lease.Event{
+				Type: lease.Traced, Key: e.name, Ticket: grants[i].event.Ticket, Trace: trace, Passing: true,
+			})
+		}
 		grants[i].event.Contended = len(e.queue) > 0
 		grants[i].heard = s.send(grants[i].id, grants[i].event) > 0
 	}

@@ -120,7 +120,7 @@ func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error
 	if c.plan.script == nil {
 		return lease.Reply{Status: lease.Done}, results[0].Error()
 	}
-	reply, err := parseReply(results[0])
+	reply, err := parseReply(c.request.Op, results[0])
 	if err != nil {
 		if results[0].Error() == nil {
 			err = fmt.Errorf("%s: %w", c.plan.script.name, err)

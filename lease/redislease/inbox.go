@@ -14,12 +14,14 @@ import (
 //	want <owner of the lease wanted> <owner that wants an answer, or -> <key>
 //	busy <owner that asked> <key>
 //	changed <owner of a lease that was taken away> <key>
+//	trace <owner that waits> <1: of the hold that has just ended, else 0> <traceparent> <key>
 //	probe
 const (
 	verbGrant   = "grant"
 	verbWant    = "want"
 	verbBusy    = "busy"
 	verbChanged = "changed"
+	verbTrace   = "trace"
 	verbProbe   = "probe"
 )
 
@@ -27,7 +29,7 @@ const (
 // and no error.
 func parseMessage(id, message string) (event lease.Event, err error) {
 	verb, rest, _ := strings.Cut(message, " ")
-	words := map[string]int{verbGrant: 4, verbWant: 2, verbBusy: 1, verbChanged: 1}[verb]
+	words := map[string]int{verbGrant: 4, verbWant: 2, verbBusy: 1, verbChanged: 1, verbTrace: 3}[verb]
 	if verb == verbProbe && rest == "" {
 		return lease.Event{}, nil
 	}
@@ -58,8 +60,22 @@ func parseMessage(id, message string) (event lease.Event, err error) {
 		event.Type = lease.InUse
 	case verbChanged:
 		event.Type = lease.Changed
+	case verbTrace:
+		event.Type = lease.Traced
+		return event, parseTrace(&event, word[1], word[2])
 	}
 	return event, nil
+}
+
+func parseTrace(event *lease.Event, passing, trace string) error {
+	if passing != "0" && passing != "1" {
+		return fmt.Errorf("trace: passing is %q, not 0 or 1", shorten(passing))
+	}
+	if !lease.ValidTrace(trace) {
+		return fmt.Errorf("trace: %q is no traceparent", shorten(trace))
+	}
+	event.Passing, event.Trace = passing == "1", trace
+	return nil
 }
 
 func parseGrant(event *lease.Event, first, last, contended string) (err error) {

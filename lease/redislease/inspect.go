@@ -45,13 +45,13 @@ func parseInfo(result rueidis.RedisResult) (info lease.Info, err error) {
 	return info, nil
 }
 
-// parseHolders reads owner, mode, ms left, since in µs, and so on.
+// parseHolders reads owner, mode, ms left, since in µs, trace, and so on.
 func parseHolders(message rueidis.RedisMessage) (holders []lease.Holder, err error) {
 	values, err := message.ToArray()
-	if err != nil || len(values)%4 != 0 {
-		return nil, fmt.Errorf("%d values for the holders, not four each: %w", len(values), err)
+	if err != nil || len(values)%5 != 0 {
+		return nil, fmt.Errorf("%d values for the holders, not five each: %w", len(values), err)
 	}
-	for ; len(values) > 0; values = values[4:] {
+	for ; len(values) > 0; values = values[5:] {
 		var h lease.Holder
 		h.Owner, err = values[0].ToString()
 		if err != nil {
@@ -69,6 +69,7 @@ func parseHolders(message rueidis.RedisMessage) (holders []lease.Holder, err err
 		if start, err := values[3].AsInt64(); err == nil && start > 0 {
 			h.Since = time.UnixMicro(start)
 		}
+		h.Trace = parseTraceOf(values[4])
 		holders = append(holders, h)
 	}
 	return holders, nil

@@ -13,8 +13,8 @@ import (
 var statuses = [...]lease.Status{1: lease.Held, 2: lease.Waiting, 3: lease.Denied, 4: lease.Lost, 5: lease.Done}
 
 // parseReply reads a script's answer. An answer of another form is an error:
-// nothing is guessed.
-func parseReply(result rueidis.RedisResult) (reply lease.Reply, err error) {
+// nothing is guessed. A trace that is none is left out, for nothing depends on it.
+func parseReply(op lease.Op, result rueidis.RedisResult) (reply lease.Reply, err error) {
 	values, err := result.ToArray()
 	if err != nil {
 		return reply, err
@@ -37,6 +37,9 @@ func parseReply(result rueidis.RedisResult) (reply lease.Reply, err error) {
 		return reply, err
 	}
 	want := map[int64]int{1: 5, 2: 6, 3: 6, 4: 1, 5: 1}[status]
+	if want == 6 && len(values) == 7 {
+		want = 7 // with a trace
+	}
 	if want == 0 || want != len(values) {
 		return reply, fmt.Errorf("the script's answer has status %d and %d values", status, len(values))
 	}
@@ -44,7 +47,12 @@ func parseReply(result rueidis.RedisResult) (reply lease.Reply, err error) {
 	switch reply.Status {
 	case lease.Held:
 		reply.First, reply.Last = uint64(number(1)), uint64(number(2))
-		reply.Contended, reply.Waiters = number(3) == 1, int(number(4))
+		reply.Contended = number(3) == 1
+		if n := int(number(4)); op == lease.Renew || op == lease.Downgrade {
+			reply.Waiters = n
+		} else {
+			reply.Already = n == 1
+		}
 		if err == nil && (reply.Last < reply.First || reply.First == 0 != (reply.Last == 0)) {
 			err = fmt.Errorf("the script's answer has the tokens %d to %d", reply.First, reply.Last)
 		}
@@ -55,11 +63,22 @@ func parseReply(result rueidis.RedisResult) (reply lease.Reply, err error) {
 			reply.Holder, err = values[4].ToString()
 		}
 		reply.Told = int(number(5))
+		if want == 7 {
+			reply.Trace = parseTraceOf(values[6])
+		}
 	}
 	if err != nil {
 		return lease.Reply{}, err
 	}
 	return reply, nil
+}
+
+// parseTraceOf reads the trace of a holder, or nothing.
+func parseTraceOf(message rueidis.RedisMessage) string {
+	if trace, err := message.ToString(); err == nil && lease.ValidTrace(trace) {
+		return trace
+	}
+	return ""
 }
 
 // parsePresence reads the answer of the look with tracking: whether one of

@@ -50,7 +50,7 @@ func (s *Store) namesOf(key string) lockNames {
 // validate refuses what no script should see.
 func validate(r *lease.Request) error {
 	switch {
-	case r.Op < lease.Acquire || r.Op > lease.Busy:
+	case r.Op < lease.Acquire || r.Op > lease.Annotate:
 		return fmt.Errorf("redislease: %v is not a request", r.Op)
 	case r.Op == lease.Busy:
 		if _, _, ok := lease.ParseOwner(r.Asker); !ok {
@@ -61,6 +61,10 @@ func validate(r *lease.Request) error {
 		return fmt.Errorf("redislease: %v: %v is not a kind of lock", r.Op, r.Kind)
 	case r.Ticket == 0:
 		return fmt.Errorf("redislease: %v: ticket 0 is none", r.Op)
+	case (r.Op == lease.Annotate || r.Op == lease.Release && r.Trace != "") && !lease.ValidTrace(r.Trace):
+		return fmt.Errorf("redislease: %v: the trace %q is no traceparent", r.Op, shorten(r.Trace))
+	case r.Op == lease.Annotate:
+		return nil
 	case r.Op == lease.Downgrade && r.Kind != lease.ReadWrite:
 		return errors.New("redislease: downgrade: a mutex has no shared leases")
 	case r.Op == lease.Acquire:
@@ -102,22 +106,25 @@ func (s *Store) prepare(r *lease.Request, n lockNames) plan {
 	switch r.Op {
 	case lease.Acquire:
 		p.script = acquireScript
-		p.args = s.args(r.Kind, n, 7, owner, s.form(r.Kind, r.Mode), millis(r.TTL), strconv.Itoa(r.Tokens),
-			flag(r.Queue), flag(r.Ask), micros(r.Age))
+		p.args = s.args(r.Kind, n, 8, owner, s.form(r.Kind, r.Mode), millis(r.TTL), strconv.Itoa(r.Tokens),
+			flag(r.Queue), flag(r.Ask), micros(r.Age), flag(r.Traced))
 	case lease.Release:
 		p.script = releaseScript
 		if next := r.Next; next != nil {
-			p.args = s.args(r.Kind, n, 7, owner, lease.Owner(s.id, next.Ticket), s.form(r.Kind, next.Mode), millis(next.TTL),
-				strconv.Itoa(next.Tokens), flag(next.Ask), micros(next.Age))
+			p.args = s.args(r.Kind, n, 10, owner, lease.Owner(s.id, next.Ticket), s.form(r.Kind, next.Mode), millis(next.TTL),
+				strconv.Itoa(next.Tokens), flag(next.Ask), micros(next.Age), flag(next.Traced), flag(r.Annotated), r.Trace)
 		} else {
-			p.args = s.args(r.Kind, n, 7, owner, "", "", "", "", "", "")
+			p.args = s.args(r.Kind, n, 10, owner, "", "", "", "", "", "", "", flag(r.Annotated), r.Trace)
 		}
 	case lease.Renew:
 		p.script = renewScript
-		p.args = s.args(r.Kind, n, 3, owner, millis(r.TTL), strconv.Itoa(r.Tokens))
+		p.args = s.args(r.Kind, n, 4, owner, millis(r.TTL), strconv.Itoa(r.Tokens), flag(r.Annotated))
 	case lease.Downgrade:
 		p.script = downgradeScript
-		p.args = s.args(r.Kind, n, 3, owner, millis(r.TTL), strconv.Itoa(r.Tokens))
+		p.args = s.args(r.Kind, n, 4, owner, millis(r.TTL), strconv.Itoa(r.Tokens), flag(r.Annotated))
+	case lease.Annotate:
+		p.script = annotateScript
+		p.args = s.args(r.Kind, n, 2, owner, r.Trace)
 	case lease.Busy:
 		of, _, _ := lease.ParseOwner(r.Asker)
 		p.channel = s.names.inbox() + of + n.inboxEnd

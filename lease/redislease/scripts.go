@@ -28,6 +28,7 @@ var (
 	downgradeScript = newScript("downgrade")
 	forceScript     = newScript("force")
 	inspectScript   = newScript("inspect")
+	annotateScript  = newScript("annotate")
 )
 
 func newScript(name string) *script {

@@ -93,7 +93,7 @@ func TestHeadersTellWhatTheScriptsUse(t *testing.T) {
 	prelude, keys, args := parseScript(t, "prelude")
 	require.Equal(t, indices(prelude.keys), keys)
 	require.Equal(t, indices(prelude.args), args)
-	for _, name := range []string{"acquire", "release", "renew", "downgrade", "force", "inspect"} {
+	for _, name := range []string{"acquire", "release", "renew", "downgrade", "force", "inspect", "annotate"} {
 		h, keys, args := parseScript(t, name)
 		require.Equal(t, prelude.keys, h.keys, "%s: the prelude's keys", name)
 		require.Empty(t, keys, "%s: keys are used by their names", name)
@@ -128,6 +128,8 @@ func TestEveryCommandIsTriedAndPermitted(t *testing.T) {
 	require.Equal(t, called, tried)
 }
 
+const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 // TestCallsPassWhatTheHeadersDeclare: as many keys and arguments, whatever the request.
 func TestCallsPassWhatTheHeadersDeclare(t *testing.T) {
 	s := &Store{id: "a", names: names{DefaultPrefix}, publish: "PUBLISH", keep: "1", tailFrom: "2"}
@@ -135,6 +137,7 @@ func TestCallsPassWhatTheHeadersDeclare(t *testing.T) {
 	next := &lease.Next{Ticket: 2, Mode: lease.Exclusive, TTL: time.Second}
 	for _, r := range []lease.Request{
 		{Op: lease.Acquire}, {Op: lease.Release}, {Op: lease.Release, Next: next}, {Op: lease.Renew}, {Op: lease.Downgrade},
+		{Op: lease.Annotate, Trace: trace},
 	} {
 		r.Key, r.Kind, r.Ticket, r.Mode, r.TTL = "k", lease.ReadWrite, 1, lease.Exclusive, time.Second
 		require.NoError(t, validate(&r))
@@ -181,7 +184,7 @@ func TestRenewalWithTheLockAlone(t *testing.T) {
 			r := lease.Request{Op: lease.Renew, Key: key, Kind: of.kind, Ticket: ticket, TTL: time.Hour, Tokens: 3}
 			p := s.prepare(&r, s.namesOf(key))
 			require.Contains(t, s.commands(nil, &p, bareLock)[0].Commands()[2:], "1", "one key")
-			reply, err := parseReply(s.client.Do(t.Context(), s.commands(nil, &p, bareLock)[0]))
+			reply, err := parseReply(r.Op, s.client.Do(t.Context(), s.commands(nil, &p, bareLock)[0]))
 			require.NoError(t, err)
 			require.Equal(t, want, reply.Status)
 		}

@@ -4,9 +4,10 @@
 -- KEYS[1]  lock     as in prelude.lua
 -- KEYS[2]  queue    as in prelude.lua
 -- KEYS[3]  counter  as in prelude.lua
--- ARGV[8]   owner  the lease
--- ARGV[9]   ttl    milliseconds, above 0
--- ARGV[10]  size   of the block of tokens; 0: none
+-- ARGV[8]   owner      the lease
+-- ARGV[9]   ttl        milliseconds, above 0
+-- ARGV[10]  size       of the block of tokens; 0: none
+-- ARGV[11]  annotated  1: the owner's trace lives as long
 --
 -- Returns  {1, first, last, contended, waiters}  held, to read; tokens are 0 where none were asked for
 --          {4}                                   lost: the lease is not, or no longer, the owner's
@@ -35,6 +36,9 @@ if held == 'W' then
   redis.call('PEXPIRE', lock, left)
 else
   extend(owner, ttl)
+end
+if ARGV[11] == '1' then
+  redis.pcall('PEXPIRE', traces(), redis.call('PTTL', lock))
 end
 look(false)
 advance(nil, false, false, held == 'W')

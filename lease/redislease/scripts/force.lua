@@ -23,6 +23,7 @@ if #holders > 0 then
   for from = 1, #keys, 1000 do
     redis.call('DEL', unpack(keys, from, math.min(from + 999, #keys)))
   end
+  redis.pcall('DEL', traces())
   for i = 1, #holders do
     tell(holders[i], 'changed ' .. holders[i])
   end

@@ -12,6 +12,7 @@ local since = {}   -- of readers
 local full         -- ms to live, where this script has just set it
 
 local told = {}     -- who knows from a grant of this script that others wait
+local passing = ''  -- the trace of the hold that has just ended
 local reading -- a turn of readers has begun
 local places, at, whole = {}, 1, false -- the front of the queue: member, score, member, score...
 
@@ -215,6 +216,9 @@ end
 local function grant(owner, form, ttl, size, contended)
   local first, last = take(tonumber(size))
   local capital = string.upper(form)
+  if passing ~= '' then
+    tell(owner, 'trace ' .. owner .. ' 1 ' .. passing)
+  end
   local heard = tell(owner, 'grant ' .. owner .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. (contended and 1 or 0))
   if heard > 0 or form ~= capital then
     hold(owner, capital, tonumber(ttl))
@@ -370,8 +374,13 @@ local function want(owner, ask)
   return heard
 end
 
+-- trace_of is the trace of a holder, or nil.
+local function trace_of(holder)
+  return redis.pcall('HMGET', traces(), holder)[1] or nil
+end
+
 -- obtain is the second half of an acquire, behind load, look and advance.
-local function obtain(owner, form, ttl, size, waits, ask, age)
+local function obtain(owner, form, ttl, size, waits, ask, age, traced)
   local error = clash()
   if error then
     return error
@@ -381,7 +390,7 @@ local function obtain(owner, form, ttl, size, waits, ask, age)
   if held and (capital == 'R' or held ~= 'R') then
     extend(owner, ttl)
     local first, last = refresh(owner, size)
-    return {1, first, last, waiting() and 1 or 0, 0}
+    return {1, first, last, waiting() and 1 or 0, 1}
   end
   local member, score = find(owner)
   local ahead = at <= #places or not whole -- somebody is before me
@@ -419,10 +428,11 @@ local function obtain(owner, form, ttl, size, waits, ask, age)
     return conflict('in use as something without an expiry')
   end
   local holder = writer or readers[1] or ''
+  local trace = traced and trace_of(holder) or nil
   if held or not waits then
-    return {3, left, (#places - at + 1) / 2, newest or newest_token(), holder, 0}
+    return {3, left, (#places - at + 1) / 2, newest or newest_token(), holder, 0, trace}
   end
   local rank = join(owner, form, ttl, size, age, member, score)
   local heard = want(owner, ask)
-  return {2, left, rank, newest or newest_token(), holder, heard}
+  return {2, left, rank, newest or newest_token(), holder, heard, trace}
 end

@@ -16,14 +16,21 @@
 -- ARGV[7]  tail_from  where the name of the queue goes on behind "queue"
 --
 -- Each reader's own deadline is a key of its own: the queue's name with "reader:" and the owner in the place of
--- "queue", so in the same slot; value: deadline in ms : since in µs; it expires then. These are the only keys used
--- that are not in KEYS.
+-- "queue", so in the same slot; value: deadline in ms : since in µs; it expires then. Likewise "holder" in the place
+-- of "queue": a hash, owner -> traceparent of the hold that its process is in, with the expiry of the lock. It is read
+-- by the names of present holders only, so what one that is gone has left does no harm. These are the only keys used
+-- that are not in KEYS. Commands on the last are sent so that their failure (while a slot moves) stops no script.
 local lock, queue, counter = KEYS[1], KEYS[2], KEYS[3]
 local kind, publish, inbox, inbox_end, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key_from, tail_from = tonumber(ARGV[6]), tonumber(ARGV[7])
 
 local now_us -- the server's clock in µs, once asked
 local newest -- the newest token given out, where it is known
+
+-- traces is the name of the hash of traces.
+local function traces()
+  return string.sub(queue, 1, tail_from - 6) .. 'holder' .. string.sub(queue, tail_from)
+end
 
 local function digits(number)
   return string.format('%.0f', number)

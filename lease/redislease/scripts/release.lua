@@ -5,25 +5,32 @@
 -- KEYS[1]  lock     as in prelude.lua
 -- KEYS[2]  queue    as in prelude.lua
 -- KEYS[3]  counter  as in prelude.lua
--- ARGV[8]   owner  the lease, or the wait, to end
--- ARGV[9]   next   the owner to acquire for; empty: none, and what follows counts for nothing
--- ARGV[10]  form   M, W or R, as in the queue
--- ARGV[11]  ttl    milliseconds
--- ARGV[12]  size   of the block of tokens; 0: none
--- ARGV[13]  ask    1: the wants ask for an answer
--- ARGV[14]  age    µs for which next has been waiting; below 0: it stands behind all others
+-- ARGV[8]   owner      the lease, or the wait, to end
+-- ARGV[9]   next       the owner to acquire for; empty: none, and what follows of it counts for nothing
+-- ARGV[10]  form       M, W or R, as in the queue
+-- ARGV[11]  ttl        milliseconds
+-- ARGV[12]  size       of the block of tokens; 0: none
+-- ARGV[13]  ask        1: the wants ask for an answer
+-- ARGV[14]  age        µs for which next has been waiting; below 0: it stands behind all others
+-- ARGV[15]  traced     1: the answer ends with the trace of the holder that it names, if there is one
+-- ARGV[16]  annotated  1: the owner's trace goes as well
+-- ARGV[17]  trace      of the hold that has ended: who is granted the key is told it before; empty: none
 --
--- Returns  {5}                                     done, there was no next
---          {1, first, last, contended, 0}          next holds the lease
---          {2, left, rank, newest, holder, heard}  next waits
---          error KIND                              in use as something else, nothing was changed
+-- Returns  {5}                                            done, there was no next
+--          {1, first, last, contended, already}           next holds the lease; already: it did before, or 0
+--          {2, left, rank, newest, holder, heard, trace}  next waits
+--          error KIND                                     in use as something else, nothing was changed
 -- Time     the server's
 -- Retry    safe: touches its own owner only
 local owner, successor = ARGV[8], ARGV[9]
+local traced, annotated, trace = ARGV[15] == '1', ARGV[16] == '1', ARGV[17]
 
 -- The short way of a mutex from hand to hand: what the long way does, in straight code. What it does not cover goes on
 -- below, with the owner taken out already.
 local freed = kind == 'mutex' and redis.call('HDEL', lock, owner) == 1
+if freed and annotated then
+  redis.pcall('HDEL', traces(), owner)
+end
 if freed and ARGV[13] ~= '1' then
   local front = redis.call('ZRANGE', queue, 0, 15, 'WITHSCORES')
   if #front == 0 and successor == '' then
@@ -41,8 +48,12 @@ if freed and ARGV[13] ~= '1' then
     local first, last = take(tonumber(size))
     redis.call('ZREM', queue, front[1])
     local contended = (#front > 2 or successor ~= '') and 1 or 0
+    local channel, user_key = inbox .. id .. inbox_end, string.sub(lock, key_from)
+    if trace ~= '' then
+      redis.call(publish, channel, 'trace ' .. head .. ' 1 ' .. trace .. ' ' .. user_key)
+    end
     local grant = 'grant ' .. head .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. contended .. ' '
-    if redis.call(publish, inbox .. id .. inbox_end, grant .. string.sub(lock, key_from)) > 0 then
+    if redis.call(publish, channel, grant .. user_key) > 0 then
       redis.call('HSET', lock, head, 1)
       redis.call('PEXPIRE', lock, ttl)
       if successor == '' then
@@ -65,7 +76,7 @@ if freed and ARGV[13] ~= '1' then
       if redis.call('PTTL', queue) < ARGV[11] * 7 / 8 then
         redis.call('PEXPIRE', queue, ARGV[11])
       end
-      return {2, tonumber(ttl), rank, last, head, 1}
+      return {2, tonumber(ttl), rank, last, head, 1} -- it has no trace yet
     end
   end
 end
@@ -88,6 +99,8 @@ local function leave(reader)
   end
 end
 
+passing = trace
+
 -- A mutex has one holder: where that was me it is free now, and nothing else needs to be read.
 local wrote = false
 if freed then
@@ -97,6 +110,9 @@ else
   local error = clash()
   if error then
     return error
+  end
+  if annotated then
+    redis.pcall('HDEL', traces(), owner)
   end
   local held = mine(owner)
   if held == 'R' then
@@ -125,4 +141,5 @@ if successor == '' then
   return {5}
 end
 advance(successor, not find(successor), string.upper(ARGV[10]) == 'R', wrote)
-return obtain(successor, ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12]), true, ARGV[13] == '1', tonumber(ARGV[14]))
+local ttl, size, ask, age = tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13] == '1', tonumber(ARGV[14])
+return obtain(successor, ARGV[10], ttl, size, true, ask, age, traced)

@@ -4,15 +4,22 @@
 -- KEYS[1]  lock     as in prelude.lua
 -- KEYS[2]  queue    as in prelude.lua; without it and the counter (while a slot moves) only the lock is extended
 -- KEYS[3]  counter  as in prelude.lua
--- ARGV[8]   owner  the lease
--- ARGV[9]   ttl    milliseconds, above 0
--- ARGV[10]  size   of the block of tokens; 0: none
+-- ARGV[8]   owner      the lease
+-- ARGV[9]   ttl        milliseconds, above 0
+-- ARGV[10]  size       of the block of tokens; 0: none
+-- ARGV[11]  annotated  1: the owner's trace lives as long
 --
 -- Returns  {1, first, last, contended, waiters}  held; tokens are 0 where none were asked for
 --          {4}                                   lost: the lease is not, or no longer, the owner's
 -- Time     the server's
 -- Retry    safe: extends its own lease only, and never shortens it
-local owner, ttl, size = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
+local owner, ttl, size, annotated = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11] == '1'
+
+local function keep_trace()
+  if annotated then
+    redis.pcall('PEXPIRE', traces(), redis.call('PTTL', lock))
+  end
+end
 
 -- The short way of a mutex whose process needs no tokens.
 if kind == 'mutex' and queue and size <= 0 then
@@ -23,6 +30,7 @@ if kind == 'mutex' and queue and size <= 0 then
   if redis.call('PTTL', lock) < ttl then
     redis.call('PEXPIRE', lock, ttl)
   end
+  keep_trace()
   local count = redis.call('ZCARD', queue)
   if count > 0 and redis.call('PTTL', queue) < ttl * 7 / 8 then
     redis.call('PEXPIRE', queue, ttl)
@@ -43,6 +51,7 @@ if kind == 'rw' and queue and size <= 0 then
       if redis.call('PTTL', lock) < ttl then
         redis.call('PEXPIRE', lock, math.floor(ttl * 5 / 4))
       end
+      keep_trace()
       local count = redis.call('ZCARD', queue)
       if count > 0 and redis.call('PTTL', queue) < ttl * 7 / 8 then
         redis.call('PEXPIRE', queue, ttl)
@@ -75,6 +84,7 @@ else
   end
 end
 extend(owner, ttl)
+keep_trace()
 local count = redis.call('ZCARD', queue)
 if count > 0 then
   keep_queue(ttl)
