@@ -5,7 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Stats counts what happened to keys, since the coordinator began.
@@ -77,14 +80,67 @@ type HoldSnapshot struct {
 	Count int           // re-entrancy depth
 	Reads int           // of these, to read
 	Age   time.Duration // since the grant
-	Place string        // of the Lock call, with [WithDebug]
+	Path  telemetry.Path
+	Trace trace.SpanContext // of the hold's span; not valid where it is not traced
+
+	// Owner numbers the identity that the hold belongs to, from 1: it is the same
+	// for all its holds, and in [WaiterSnapshot.Owners], in one Snapshot. 0: no
+	// context has it, so that there is nothing else of it.
+	Owner int
+
+	Place string // of the Lock call, with [WithDebug]
 }
 
 // WaiterSnapshot is one waiting call of a [KeySnapshot].
 type WaiterSnapshot struct {
 	Mode   lease.Mode
+	Try    bool // a TryLock: it waits for an answer, not for a holder
 	Waited time.Duration
-	Place  string // of the Lock call, with [WithDebug]
+
+	// Owners are the identities in the call's context, the innermost first: the
+	// call may enter what these hold, and they can't go on before it returns, but
+	// for what other goroutines do in their name. At most 64.
+	Owners []int
+
+	Place string // of the Lock call, with [WithDebug]
+}
+
+// maxOwners bounds the identities that are told of a waiting call: a context may
+// have been handed down through any number of holds.
+const maxOwners = 64
+
+// identities numbers the owners that a Snapshot meets.
+type identities map[*owner]int
+
+// of returns an owner's number.
+func (i identities) of(o *owner) int {
+	n, ok := i[o]
+	if !ok {
+		n = len(i) + 1
+		i[o] = n
+	}
+	return n
+}
+
+// holding returns the number of a hold's owner, or 0 where it is in no context.
+func (i identities) holding(c *claim) int {
+	if !c.owner.fixed && !c.exposed {
+		return 0
+	}
+	return i.of(c.owner)
+}
+
+// waiting returns the numbers of the owners that a waiting call comes with. Its
+// own identity is none of them before it holds, unless it was fixed.
+func (i identities) waiting(c *claim) (numbers []int) {
+	o := c.owner
+	if !o.fixed {
+		o = o.outer
+	}
+	for ; o != nil && len(numbers) < maxOwners; o = o.outer {
+		numbers = append(numbers, i.of(o))
+	}
+	return numbers
 }
 
 // Snapshot tells what this process holds and who waits here. It looks at one
@@ -96,8 +152,9 @@ func (c *Coordinator) Snapshot() Snapshot {
 		stats Stats
 	}
 	var live []seen
+	who := identities{}
 	c.actors.Range(func(_ string, a *actor) bool {
-		k, stats, ok := a.snapshot()
+		k, stats, ok := a.snapshot(who)
 		if ok {
 			s.Keys = append(s.Keys, k)
 			live = append(live, seen{a, stats})
@@ -116,7 +173,7 @@ func (c *Coordinator) Snapshot() Snapshot {
 	return s
 }
 
-func (a *actor) snapshot() (KeySnapshot, Stats, bool) {
+func (a *actor) snapshot(who identities) (KeySnapshot, Stats, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone {
@@ -141,13 +198,29 @@ func (a *actor) snapshot() (KeySnapshot, Stats, bool) {
 		k.Readers = a.gate.readers()
 		a.countPassed()
 	}
+	k.list(a, who, now)
+	return k, a.stats, true
+}
+
+// list fills in the holds and the waiters.
+func (k *KeySnapshot) list(a *actor, who identities, now instant) {
+	if a.holds.n > 0 {
+		k.Holds = make([]HoldSnapshot, 0, a.holds.n)
+	}
 	for c := a.holds.first; c != nil; c = c.next {
-		k.Holds = append(k.Holds, HoldSnapshot{c.mode, c.token, int(c.handles), int(c.handles - c.writes), now.sub(c.granted), c.placed()})
+		k.Holds = append(k.Holds, HoldSnapshot{
+			Mode: c.mode, Token: c.token, Count: int(c.handles), Reads: int(c.handles - c.writes),
+			Age: now.sub(c.granted), Owner: who.holding(c), Place: c.placed(),
+		})
+	}
+	if a.waiting.n > 0 {
+		k.Waiters = make([]WaiterSnapshot, 0, a.waiting.n)
 	}
 	for c := a.waiting.first; c != nil; c = c.next {
-		k.Waiters = append(k.Waiters, WaiterSnapshot{c.mode, now.sub(c.since), c.placed()})
+		k.Waiters = append(k.Waiters, WaiterSnapshot{
+			Mode: c.mode, Try: c.try, Waited: now.sub(c.since), Owners: who.waiting(c), Place: c.placed(),
+		})
 	}
-	return k, a.stats, true
 }
 
 func (c *claim) placed() string {

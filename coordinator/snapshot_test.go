@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leasehold/leasehold/lease"
 	"github.com/go-leasehold/leasehold/lease/memlease"
 )
 
@@ -46,4 +48,144 @@ func TestSnapshotCountsKeysThatLeaveMeanwhile(t *testing.T) {
 	}
 	require.EqualValues(t, workers*locks, newest)
 	require.NoError(t, c.Close(context.Background()))
+}
+
+// inBubble runs a test with a coordinator in virtual time.
+func inBubble(t *testing.T, test func(t *testing.T, c *Coordinator)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := memlease.NewServer()
+		c, err := NewWithStore(server.Store())
+		require.NoError(t, err)
+		test(t, c)
+		require.NoError(t, c.Close(t.Context()))
+		server.Close()
+	})
+}
+
+// lockBehind has a call wait for a key until it has it, and returns once it waits.
+// The hold ends at once.
+func lockBehind(t *testing.T, m *Mutex, ctx context.Context) {
+	t.Helper()
+	go func() {
+		if h, err := m.Lock(ctx); err == nil {
+			_ = h.Unlock()
+		}
+	}()
+	synctest.Wait()
+}
+
+// keyOf returns what a snapshot says of a key.
+func keyOf(t *testing.T, s Snapshot, key string) KeySnapshot {
+	t.Helper()
+	for _, k := range s.Keys {
+		if k.Key == key {
+			return k
+		}
+	}
+	require.Fail(t, "the snapshot has no such key", key)
+	return KeySnapshot{}
+}
+
+// A caller that has one key and waits for another is seen as one and the same at
+// both, also where its contexts lie within each other.
+func TestSnapshotNumbersOwners(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Coordinator) {
+		ctx := context.Background()
+		a, err := c.Mutex("a").Lock(ctx)
+		require.NoError(t, err)
+		b, err := c.Mutex("b").Lock(a.Context())
+		require.NoError(t, err)
+		other, err := c.Mutex("c").Lock(ctx)
+		require.NoError(t, err)
+		waits, cancel := context.WithCancel(b.Context())
+		lockBehind(t, c.Mutex("c"), waits)
+		lockBehind(t, c.Mutex("a"), ctx)
+
+		s := c.Snapshot()
+		holds := map[string]int{}
+		for _, k := range s.Keys {
+			require.Len(t, k.Holds, 1)
+			holds[k.Key] = k.Holds[0].Owner
+		}
+		require.NotEqual(t, holds["a"], holds["b"])
+		require.Zero(t, holds["c"], "its context was not asked for")
+		require.Equal(t, []int{holds["b"], holds["a"]}, keyOf(t, s, "c").Waiters[0].Owners, "the innermost first")
+		require.Empty(t, keyOf(t, s, "a").Waiters[0].Owners, "it has nothing")
+		cancel()
+		require.NoError(t, b.Unlock())
+		require.NoError(t, a.Unlock())
+		require.NoError(t, other.Unlock())
+	})
+}
+
+// With an identity fixed beforehand all holds are of one owner, which waits, too.
+func TestSnapshotNumbersFixedOwners(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Coordinator) {
+		outer, err := c.Mutex("outer").Lock(t.Context())
+		require.NoError(t, err)
+		fixed := WithOwner(outer.Context())
+		a, err := c.Mutex("a").Lock(fixed)
+		require.NoError(t, err)
+		b, err := c.ReadWrite("b").Lock(a.Context(), lease.Shared)
+		require.NoError(t, err)
+		other, err := c.Mutex("c").Lock(t.Context())
+		require.NoError(t, err)
+		waits, cancel := context.WithCancel(b.Context())
+		lockBehind(t, c.Mutex("c"), waits)
+
+		s := c.Snapshot()
+		owner := keyOf(t, s, "a").Holds[0].Owner
+		require.Equal(t, owner, keyOf(t, s, "b").Holds[0].Owner)
+		require.Equal(t, []int{owner, keyOf(t, s, "outer").Holds[0].Owner}, keyOf(t, s, "c").Waiters[0].Owners)
+		cancel()
+		for _, h := range []*Hold{b, a, outer, other} {
+			require.NoError(t, h.Unlock())
+		}
+	})
+}
+
+// A context may have been handed down through any number of holds.
+func TestSnapshotBoundsTheOwnersOfAWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Coordinator) {
+		ctx := t.Context()
+		var all []*Hold
+		for i := range maxOwners + 10 {
+			h, err := c.Mutex(fmt.Sprint("k-", i)).Lock(ctx)
+			require.NoError(t, err)
+			all = append(all, h)
+			ctx = h.Context()
+		}
+		other, err := c.Mutex("c").Lock(t.Context())
+		require.NoError(t, err)
+		waits, cancel := context.WithCancel(ctx)
+		lockBehind(t, c.Mutex("c"), waits)
+		s := c.Snapshot()
+		owners := keyOf(t, s, "c").Waiters[0].Owners
+		require.Len(t, owners, maxOwners)
+		require.Equal(t, keyOf(t, s, fmt.Sprint("k-", maxOwners+9)).Holds[0].Owner, owners[0])
+		cancel()
+		for _, h := range append(all, other) {
+			require.NoError(t, h.Unlock())
+		}
+	})
+}
+
+// A TryLock that asks the store waits for its answer, and says so.
+func TestSnapshotTellsATryLockFromAWait(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
+		try := begin(t, func() (*Hold, error) { return c.Mutex("k").TryLock(t.Context()) })
+		try.waits()
+		k := keyOf(t, c.Snapshot(), "k")
+		require.True(t, k.Waiters[0].Try)
+		s.next(lease.Acquire).held(1, 100)
+		unlock(t, try.holds())
+		held := lockOf(t, c.Mutex("k"))
+		h := held.holds()
+		wait := lockOf(t, c.Mutex("k"))
+		wait.waits()
+		require.False(t, keyOf(t, c.Snapshot(), "k").Waiters[0].Try)
+		unlock(t, h)
+		unlock(t, wait.holds())
+	})
 }
