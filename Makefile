@@ -13,6 +13,7 @@ COUNT     ?= 1
 TESTFLAGS ?= -race -shuffle=on -timeout 8m
 DEMOFLAGS ?=
 LINTER    := bin/golangci-lint
+JAEGER    := bin/jaeger
 
 .PHONY: help
 help: ## Show this list
@@ -27,6 +28,23 @@ test: redis-server fmt-check vet tidy-check build-alone ## All tests of all modu
 		echo "go test $(TESTFLAGS) -count=$(COUNT) ./... (in $$module)"; \
 		(cd $$module && $(GO) test $(TESTFLAGS) -count=$(COUNT) ./...); \
 	done
+
+# The test has its own modules, outside of the workspace: see internal/jaegertest/doc.go.
+.PHONY: test-jaeger
+test-jaeger: redis-server $(JAEGER) ## Traces of real processes in a real Jaeger; builds Jaeger once, which takes minutes
+	@cd internal/jaegertest && export GOWORK=off && \
+		$(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test $(TESTFLAGS) -count=$(COUNT) ./...
+
+# Built once and kept: two thousand packages. What is downloaded and compiled is counted, and not listed.
+$(JAEGER): internal/jaegertest/jaeger/go.mod internal/jaegertest/jaeger/go.sum
+	@mkdir -p bin
+	@echo "building Jaeger: about five minutes on two cores, the first time"
+	@GOWORK=off $(GO) -C internal/jaegertest/jaeger build -v -ldflags='-s -w' -o ../../../$@ \
+		github.com/jaegertracing/jaeger/cmd/jaeger 2>&1 | awk ' \
+			/^go: downloading/ { if (++d % 100 == 0) print d " modules downloaded"; fflush(); next } \
+			NF == 1            { if (++c % 100 == 0) print c " packages compiled"; fflush(); next } \
+			                   { print; fflush() }'
+	@touch $@
 
 .PHONY: redis-server
 redis-server: ## Install redis-server where it is missing
