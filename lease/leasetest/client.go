@@ -172,7 +172,7 @@ func (c *client) changed(k subject) {
 	c.event("changed", func(e lease.Event) bool { return e.Type == lease.Changed && e.Key == k.key })
 }
 
-// messages returns all messages about the key (grants, wants, busy answers) that
+// messages returns all messages about the key (grants, wants, busy answers, traces) that
 // were sent before now and not waited for. It has one more sent, which comes
 // after all of them.
 func (c *client) messages(k subject) []lease.Event {
@@ -185,7 +185,7 @@ func (c *client) messages(k subject) []lease.Event {
 	}
 	return c.take(func(e lease.Event) bool {
 		switch e.Type {
-		case lease.Granted, lease.Wanted, lease.InUse:
+		case lease.Granted, lease.Wanted, lease.InUse, lease.Traced:
 			return e.Key == k.key
 		default:
 			return false

@@ -85,7 +85,8 @@ func cases() []testCase {
 	var all []testCase
 	for _, some := range [][]testCase{
 		acquireCases, queueCases, releaseCases, nextCases, renewCases, noticeCases, expiryCases,
-		modeCases, downgradeCases, kindCases, watchCases, adminCases, sendCases, keyCases, modelCases,
+		modeCases, downgradeCases, kindCases, watchCases, adminCases, sendCases,
+		traceCases, passingCases, alreadyCases, keyCases, modelCases,
 	} {
 		all = append(all, some...)
 	}
