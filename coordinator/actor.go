@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // actor is one key's part of the process: who holds it here, who waits here,
@@ -65,8 +66,11 @@ type actor struct {
 	heard   instant // when the store last answered well
 
 	elsewhere knowledge
+	class     atomic.Pointer[telemetry.Class] // nil: nobody has asked for it by a call
+	told      told
 	stats     Stats
-	past      bool // stats are counted among the coordinator's past ones, whose mutex guards this
+	past      bool   // stats are counted among the coordinator's past ones, whose mutex guards this
+	collected uint64 // the last collection of metrics that has counted stats
 
 	gate   *gate             // the short way of readers; nil before it was ever used
 	owners map[*owner]*claim // of the shared among holds: those whose owner a call may have
@@ -102,7 +106,10 @@ type debt struct {
 	until  instant
 	resent bool // a late acquire of it may follow the release
 	final  bool // its second release (rule 4)
-	turned bool // it was tried as the other kind
+	// What the release tells and clears away: see lease.Request.
+	annotated bool
+	trace     string
+	turned    bool // it was tried as the other kind
 }
 
 // flight is a command on its way.
@@ -139,6 +146,9 @@ const askFor = 50 * time.Millisecond
 func newActor(c *Coordinator, key string) *actor {
 	a := &actor{c: c, key: key, closing: c.closing.Load(), spot: &spot{}, armed: never, holdsDue: never}
 	a.spot.actor.Store(a)
+	if !c.tel.Classifies() {
+		a.class.Store(c.tel.Other())
+	}
 	return a
 }
 

@@ -241,7 +241,7 @@ func TestWaiterCancelledDuringGrantPassesItOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 				h := &Hold{parent: t.Context(), actor: c.actorOf("k")}
-				require.Equal(t, mustWait, h.actor.lock(h, lease.Mutex, lease.Exclusive, &c.Mutex("k").conf, false, nil))
+				require.Equal(t, mustWait, h.actor.lock(h, lease.Mutex, lease.Exclusive, &c.Mutex("k").conf, &call{}, nil))
 				a := h.claim
 				var b *attempt
 				if others {
@@ -264,7 +264,7 @@ func TestWaiterCancelledDuringGrantPassesItOn(t *testing.T) {
 func TestRefusalStandsThoughTheCallerIsCancelledInTheSameInstant(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 		h := &Hold{parent: t.Context(), actor: c.actorOf("k")}
-		require.Equal(t, mustWait, h.actor.lock(h, lease.Mutex, lease.Exclusive, &c.Mutex("k").conf, false, nil))
+		require.Equal(t, mustWait, h.actor.lock(h, lease.Mutex, lease.Exclusive, &c.Mutex("k").conf, &call{}, nil))
 		a := h.claim
 		s.next(lease.Acquire).fail(lease.ErrKind)
 		err, _ := h.actor.cancel(a)

@@ -35,6 +35,9 @@ type claim struct {
 	state      claimState
 	mode       lease.Mode // Exclusive becomes Shared with a downgrade
 	checked    bool       // has been looked at after checkHoldAfter
+	alarmed    bool       // an alarm was raised for its hold
+	timed      bool       // its durations are recorded
+	path       path       // by which it was granted
 	kept       bool       // others than its handle may point at it: it is not used again
 	listed     bool       // is in actor.owners
 	exposed    bool       // calls may come with its owner
@@ -62,6 +65,7 @@ type claimExtras struct {
 	numbered int32     // handles made beside the first
 	limits   []limit
 	contexts []heldContext
+	trace    *claimTrace // nil: it is not traced
 }
 
 // extras returns more, made if need be.
@@ -96,7 +100,7 @@ type heldContext struct {
 
 // newClaim makes the claim of a call, or takes one that was used before. It is
 // called under the actor's mutex.
-func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, try bool, chain *owner) *claim {
+func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, how *call, chain *owner) *claim {
 	c := a.spare
 	if c == nil {
 		c = &claim{}
@@ -104,7 +108,10 @@ func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, try bool, chain *ow
 		a.spare, c.next = c.next, nil
 		a.spares--
 	}
-	c.mode, c.conf, c.try = mode, conf, try
+	c.mode, c.conf, c.try, c.timed = mode, conf, how.try, how.timed
+	if how.trace != nil {
+		c.extras().trace = &claimTrace{call: how.trace}
+	}
 	if fixed := chain.fixedOwner(); fixed != nil {
 		c.owner = fixed
 	} else {
@@ -132,7 +139,7 @@ func (a *actor) reuse(c *claim) {
 	}
 	// Not all of it is cleared: what newClaim, enqueue and grant set anew stays,
 	// and what only a kept claim has was never set.
-	c.state, c.checked, c.exposed, c.err = waiting, false, false, nil
+	c.state, c.checked, c.alarmed, c.exposed, c.err = waiting, false, false, false, nil
 	c.next = a.spare
 	a.spare = c
 	a.spares++

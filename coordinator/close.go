@@ -26,6 +26,7 @@ func (c *Coordinator) Close(ctx context.Context) error {
 		})
 		go func() { // ends with the tasks, which shutDown ends
 			c.tasks.Wait()
+			c.tel.Close(closeGrace)
 			c.journal.end()
 			close(c.closed)
 		}()

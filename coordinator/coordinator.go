@@ -14,6 +14,7 @@ import (
 	"github.com/puzpuzpuz/xsync/v3"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Coordinator is a process's part in all its locks. One is enough for a
@@ -35,7 +36,12 @@ type Coordinator struct {
 
 	sleptThrough int64 // clock.lost as the keys know it; of watch alone
 
-	journal  *journal
+	journal   *journal
+	tel       *telemetry.Telemetry
+	holdAlarm time.Duration // 0: none
+	waitAlarm time.Duration // 0: none
+	places    bool          // note where locks are called
+
 	examiner chan struct{} // has room for one: look at everything
 
 	opened  atomic.Bool
@@ -52,10 +58,7 @@ type Coordinator struct {
 		sync.Mutex
 		notes []note
 	}
-	past struct { // of actors that have left the table
-		sync.Mutex
-		stats Stats
-	}
+	past past // of actors that have left the table
 }
 
 // maxKnown bounds the actors kept for what they know of other holders, for
@@ -92,6 +95,11 @@ func configure(opts []Option) (config, error) {
 }
 
 func open(store lease.Store, conf config, journal *journal) (*Coordinator, error) {
+	tel, err := telemetry.New(conf.telemetry, journal.log())
+	if err != nil {
+		journal.end()
+		return nil, invalid("WithTelemetry: %v", err) // not reached: the options were validated
+	}
 	c := &Coordinator{
 		conf:     conf,
 		id:       newID(),
@@ -103,12 +111,18 @@ func open(store lease.Store, conf config, journal *journal) (*Coordinator, error
 		closed:   make(chan struct{}),
 		stop:     make(chan struct{}),
 		journal:  journal,
+		tel:      tel,
+
+		holdAlarm: tel.Config().HoldAlarm,
+		waitAlarm: tel.Config().WaitAlarm,
+		places:    conf.debug || tel.Config().AlarmStack,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openFor)
 	defer cancel()
 	caps, err := store.Open(ctx, c.id, c.notice)
 	if err != nil {
 		_ = store.Close(ctx) // it never opened; the first error is the one to tell
+		c.tel.Close(closeGrace)
 		c.journal.end()
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -117,6 +131,7 @@ func open(store lease.Store, conf config, journal *journal) (*Coordinator, error
 	for _, m := range caps.Missing {
 		c.journal.fallback(caps.Server, m)
 	}
+	c.observe()
 	c.tasks.Go(c.watch)
 	return c, nil
 }
@@ -174,10 +189,7 @@ func (c *Coordinator) actorOf(key string) *actor {
 // forget takes an actor out of the table. It is called under the actor's mutex;
 // nothing locks an actor while it holds a part of the table.
 func (c *Coordinator) forget(a *actor) {
-	c.past.Lock() // first: who does not find it in the table any more finds it here
-	c.past.stats.add(&a.stats)
-	a.past = true
-	c.past.Unlock()
+	c.past.take(a) // first: who does not find it in the table any more finds it here
 	c.actors.Delete(a.key)
 	if c.live.Add(-1) == 0 && c.closing.Load() {
 		select {
@@ -198,7 +210,7 @@ func (c *Coordinator) notice(e lease.Event) {
 		// Also where nobody here knows the key: what was granted must be released.
 		for !c.actorOf(e.Key).onEvent(e) {
 		}
-	case lease.InUse, lease.Changed:
+	case lease.InUse, lease.Changed, lease.Traced:
 		if a, ok := c.actors.Load(e.Key); ok {
 			a.onEvent(e)
 		}

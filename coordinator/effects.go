@@ -10,8 +10,9 @@ import (
 // effects is what a handler wants done once the mutex is free.
 type effects struct {
 	send  *flight
-	busy  []lease.Request
+	hints []lease.Request // that nothing depends on
 	ended []ending
+	told  []func() // what telemetry is told: none of these blocks, or runs user code
 }
 
 // ending ends one context with its cause.
@@ -28,8 +29,11 @@ func (a *actor) unlock() {
 	if out.send != nil {
 		a.send(out.send)
 	}
-	for _, r := range out.busy {
-		a.c.store.Send(r, func(lease.Reply, error) {}) // a hint: nothing depends on it
+	for _, r := range out.hints {
+		a.c.store.Send(r, func(lease.Reply, error) {})
+	}
+	for _, tell := range out.told {
+		tell()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // onEvent handles a notice from the store. It says false if the actor has left
@@ -19,6 +20,8 @@ func (a *actor) onEvent(e lease.Event) bool {
 		a.onGranted(e, now)
 	case lease.Wanted:
 		a.onWanted(e, now)
+	case lease.Traced:
+		a.onTraced(e)
 	case lease.InUse:
 		if e.Ticket == a.cur.ticket && a.cur.asking {
 			a.refuseTries(nil)
@@ -43,6 +46,8 @@ func (a *actor) onGranted(e lease.Event, now instant) {
 	}
 	if t.phase != held {
 		a.stats.Handoffs++
+		t.byMessage = true
+		a.tell(telemetry.EventHandoff, now)
 	}
 	from := t.answered
 	if from == 0 {
@@ -73,7 +78,7 @@ func (a *actor) onWanted(e lease.Event, now instant) {
 	if e.Asker == "" || t.phase == held && !a.inUse() && a.waiting.n == 0 {
 		return // in the second case it is released at once, which is the answer
 	}
-	a.out.busy = append(a.out.busy, lease.Request{
+	a.out.hints = append(a.out.hints, lease.Request{
 		Op: lease.Busy, Key: a.key, Kind: a.kind, Ticket: t.ticket, Asker: e.Asker,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // handle is what Mutex and ReadWrite have in common: a key, options, and the
@@ -44,6 +45,8 @@ type call struct {
 	try     bool
 	wait    time.Duration // negative: as long as the context
 	endWith context.Context
+	trace   *telemetry.Call // nil: it is not traced
+	timed   bool            // somebody wants durations
 }
 
 // do calls fn with the key held. name is what the user called.
@@ -85,20 +88,28 @@ func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointe
 		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, conf.endWith)}
 	}
 	chain := ownerOf(ctx)
+	how.trace, how.timed = c.tel.Call(ctx), c.tel.Timing()
 	h := &Hold{parent: ctx}
 	for {
 		a := c.actorAt(at, key)
 		h.actor = a
-		switch a.lock(h, kind, mode, conf, how.try, chain) {
-		case moved:
+		if a.class.Load() == nil {
+			a.class.CompareAndSwap(nil, c.tel.Class(key))
+		}
+		outcome := a.lock(h, kind, mode, conf, &how, chain)
+		if outcome == moved {
 			continue
-		case entered:
-		case mustWait:
+		}
+		if outcome == mustWait {
 			m := h.claim
 			if err := a.wait(ctx, m, how.wait); err != nil {
 				waited := c.clock.now().sub(m.since)
+				a.tellFailed(m, waited, outcomeOf(err, ctx, how.try))
 				return nil, &WaitError{Key: key, Holder: m.more.holder, Waited: waited, Err: err}
 			}
+		}
+		if how.timed || how.trace != nil {
+			h.tellAcquired(&how, outcome == mustWait)
 		}
 		break
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Hold is one caller's time inside a lock, from the grant to Unlock. It may be
@@ -32,6 +33,7 @@ type passage struct {
 	gate  *gate
 	badge *badge // to leave it with; of who changes way
 	way   atomic.Uint32
+	trace *telemetry.Call // nil: it is not traced
 }
 
 // passedHold is both, made at one go. Others are spared the room.
@@ -64,15 +66,17 @@ func (h *Hold) settle(now instant) {
 		return
 	}
 	a := h.actor
-	c := a.newClaim(lease.Shared, &plain, false, nil)
+	c := a.newClaim(lease.Shared, &plain, &call{trace: p.trace}, nil)
 	c.begin(h)
 	h.claim = c
-	c.token, c.since, c.granted = h.token, now, now
+	c.token, c.since, c.granted, c.path = h.token, now, now, byPassing
+	a.follow(c)
 	if err := p.gate.lost(); err != nil {
 		c.state, c.err, c.hold = over, err, nil
+		a.tellEnded(c, err, now)
 	} else {
 		a.hold(c)
-		a.holdsDue = min(a.holdsDue, c.due())
+		a.holdsDue = min(a.holdsDue, a.due(c))
 	}
 	p.leave()
 }
@@ -178,6 +182,7 @@ func (h *Hold) Unlock() error {
 		if p.leave() {
 			a.tick() // somebody waits for the last one to leave
 		}
+		p.trace.Ended(telemetry.End{Outcome: telemetry.Released, At: time.Now()})
 		return nil
 	}
 	a.mu.Lock()
@@ -204,6 +209,7 @@ func (h *Hold) Unlock() error {
 	}
 	h.over(c)
 	c.drop(h.number)
+	timed, shared, lasted := c.timed && c.handles == 1, c.mode == lease.Shared, now.sub(c.granted)
 	x := h.more
 	if x != nil && x.watched {
 		x.cleanup.Stop()
@@ -222,6 +228,9 @@ func (h *Hold) Unlock() error {
 		a.leave(now)
 	default:
 		a.mu.Unlock()
+	}
+	if timed {
+		a.classOf().Held(shared, telemetry.Released, lasted)
 	}
 	if x != nil {
 		x.end(ErrReleased)
@@ -310,7 +319,7 @@ func (h *Hold) Extend(d time.Duration) error {
 		for i := range x.limits {
 			if l := &x.limits[i]; l.handle == h.number {
 				l.at = now.add(d)
-				a.holdsDue = min(a.holdsDue, h.claim.due())
+				a.holdsDue = min(a.holdsDue, a.due(h.claim))
 				return nil
 			}
 		}

@@ -54,6 +54,11 @@ func (j *journal) end() {
 	}
 }
 
+// log returns a logger that writes by the journal, and never blocks.
+func (j *journal) log() *slog.Logger {
+	return slog.New(journalHandler{j, j.logger.Handler()})
+}
+
 // journalHandler has what a store logs written by the journal.
 type journalHandler struct {
 	journal *journal

@@ -17,15 +17,15 @@ const (
 )
 
 // lock handles a caller's wish to have the key.
-func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfig, try bool, chain *owner) lockOutcome {
+func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfig, how *call, chain *owner) lockOutcome {
 	a.mu.Lock()
 	if a.gone {
 		a.mu.Unlock()
 		return moved
 	}
-	c := a.newClaim(mode, conf, try, chain)
+	c := a.newClaim(mode, conf, how, chain)
 	h.claim = c
-	if a.c.conf.debug {
+	if a.c.places {
 		c.notePlace()
 	}
 	if a.lockIdle(h, kind, chain) {
@@ -35,7 +35,7 @@ func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfi
 		return mustWait
 	}
 	now := a.c.clock.now()
-	c.since = now
+	a.arrive(c, now)
 	a.elapse(now)
 	if a.holds.n > 0 && chain != nil && a.kind == kind && a.reenter(h, chain) {
 		a.leave(now)
@@ -73,9 +73,9 @@ func (a *actor) lockIdle(h *Hold, kind lease.Kind, chain *owner) bool {
 		return false
 	}
 	c.begin(h)
-	c.since = now
-	a.grant(c, now)
-	a.stats.Retained++
+	a.arrive(c, now)
+	a.follow(c)
+	a.grant(c, now, byRetention)
 	if t.short() || c.mode == lease.Shared && !a.reading() {
 		a.leave(now)
 		return true
@@ -94,7 +94,7 @@ func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 		return false
 	}
 	c.waits()
-	c.since = a.c.clock.now()
+	a.arrive(c, a.c.clock.now())
 	a.enqueue(h)
 	a.mu.Unlock()
 	return true
@@ -103,6 +103,7 @@ func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 func (a *actor) enqueue(h *Hold) {
 	c := h.claim
 	c.begin(h)
+	a.follow(c)
 	a.waiting.push(c)
 	a.came++
 	c.nth = a.came
@@ -133,10 +134,11 @@ func (a *actor) reenter(h *Hold, chain *owner) bool {
 		return true
 	}
 	c.join(h, want.mode)
+	a.stats.Reentries++
 	h.watch(a)
 	if want.conf.maxHold > 0 {
 		c.limit(h.number, a.c.clock.now().add(want.conf.maxHold))
-		a.holdsDue = min(a.holdsDue, c.due())
+		a.holdsDue = min(a.holdsDue, a.due(c))
 	}
 	return true
 }
@@ -194,7 +196,7 @@ func (a *actor) adopt(kind lease.Kind, now instant) {
 
 // wait waits for what becomes of a claim: nil if it holds.
 func (a *actor) wait(ctx context.Context, c *claim, limit time.Duration) error {
-	if limit < 0 && ctx.Done() == nil {
+	if limit < 0 && ctx.Done() == nil && a.c.waitAlarm == 0 {
 		<-c.ready
 	} else if err := a.waitLimited(ctx, c, limit); err != nil {
 		return err
@@ -209,18 +211,28 @@ func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) 
 		defer timer.Stop()
 		expired = timer.C
 	}
-	select {
-	case <-c.ready:
-		return nil
-	case <-ctx.Done():
-		err, refused := a.cancel(c)
-		if refused {
+	var long <-chan time.Time
+	if a.c.waitAlarm > 0 {
+		timer := time.NewTimer(a.c.waitAlarm)
+		defer timer.Stop()
+		long = timer.C
+	}
+	for {
+		select {
+		case <-c.ready:
+			return nil
+		case <-ctx.Done():
+			err, refused := a.cancel(c)
+			if refused {
+				return err
+			}
+			return ended(err, ctx) // here, for ctx is the user's code
+		case <-expired:
+			err, _ := a.cancel(c)
 			return err
+		case <-long:
+			a.waitsLong(c)
 		}
-		return ended(err, ctx) // here, for ctx is the user's code
-	case <-expired:
-		err, _ := a.cancel(c)
-		return err
 	}
 }
 
@@ -243,6 +255,7 @@ func (a *actor) cancel(c *claim) (err error, refused bool) {
 	case waiting:
 		a.dequeue(c)
 		c.state = over
+		a.giveUpOn(c)
 	case granted:
 		a.finish(c, now)
 	}
@@ -257,6 +270,9 @@ func (a *actor) cancel(c *claim) (err error, refused bool) {
 func (a *actor) finish(c *claim, now instant) {
 	c.state, c.err, c.hold = over, ErrNotHeld, nil
 	a.unhold(c, now)
+	if c.more != nil {
+		a.tellEnded(c, ErrReleased, now)
+	}
 	a.reuse(c)
 }
 
@@ -266,7 +282,7 @@ func (a *actor) release(c *claim, now instant) {
 	a.finish(c, now)
 	t := &a.cur
 	// What else can be is left to settle.
-	if t.wanted || a.closing || a.inUse() || len(a.out.ended) > 0 || t.phase != held || t.lapsed || now >= t.until {
+	if t.wanted || a.closing || a.inUse() || len(a.out.ended) > 0 || a.out.told != nil || t.phase != held || t.lapsed || now >= t.until {
 		a.leave(now)
 		return
 	}
@@ -276,7 +292,7 @@ func (a *actor) release(c *claim, now instant) {
 			return
 		}
 		a.dequeue(next)
-		a.grant(next, now)
+		a.grant(next, now, byHandOver)
 		ready := next.ready
 		a.wake(a.holdsDue, now)
 		a.mu.Unlock()

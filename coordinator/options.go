@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Limits of what may be asked for.
@@ -35,6 +37,7 @@ type config struct {
 	unavailableAfter time.Duration
 	tokenRetention   time.Duration
 	debug            bool
+	telemetry        telemetry.Config
 }
 
 func defaults() config {
@@ -71,6 +74,9 @@ func (c *config) validate() error {
 		return invalid("WithUnavailableAfter(%v) is negative; 0 waits as long as the context", c.unavailableAfter)
 	case c.tokenRetention < max(c.ttl, time.Second):
 		return invalid("WithTokenRetention(%v) is under the limit of %v: a second, and the TTL", c.tokenRetention, max(c.ttl, time.Second))
+	}
+	if err := c.telemetry.Validate(); err != nil {
+		return invalid("WithTelemetry: %v", err)
 	}
 	return validPrefix(c.prefix)
 }
@@ -170,6 +176,11 @@ func WithTokenRetention(d time.Duration) Option {
 // garbage-collected while it is held, and in [Coordinator.Snapshot]. It costs
 // about a microsecond a lock. Default off.
 func WithDebug() Option { return func(c *config) { c.debug = true } }
+
+// WithTelemetry sets what is told to OpenTelemetry and when an alarm is raised. The
+// default is the zero [telemetry.Config]: the global providers, without which
+// nothing is told, and an alarm for a hold of 10 s.
+func WithTelemetry(t telemetry.Config) Option { return func(c *config) { c.telemetry = t } }
 
 // plain is what a hold has that was never asked for by its options.
 var plain mutexConfig

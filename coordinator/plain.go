@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-leasehold/leasehold/lease/redislease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // What a store in Redis can do beyond the contract, for packages that keep data
@@ -120,12 +121,13 @@ func askedTracking(err error) error {
 
 // Settings are what a coordinator was made with.
 type Settings struct {
-	KeyPrefix        string        // of the store if it has one of its own, else of the option
-	TTL              time.Duration // see [WithTTL]
-	Retention        time.Duration // see [WithRetention]
-	UnavailableAfter time.Duration // see [WithUnavailableAfter]
-	MaxWaiters       int           // see [WithMaxWaiters]
-	Logger           *slog.Logger  // writes to that of [WithLogger], and never blocks
+	KeyPrefix        string           // of the store if it has one of its own, else of the option
+	TTL              time.Duration    // see [WithTTL]
+	Retention        time.Duration    // see [WithRetention]
+	UnavailableAfter time.Duration    // see [WithUnavailableAfter]
+	MaxWaiters       int              // see [WithMaxWaiters]
+	Logger           *slog.Logger     // writes to that of [WithLogger], and never blocks
+	Telemetry        telemetry.Config // see [WithTelemetry]; its defaults filled in
 }
 
 // Settings returns what the coordinator was made with, for packages on top of
@@ -141,6 +143,7 @@ func (c *Coordinator) Settings() Settings {
 		Retention:        c.conf.retention,
 		UnavailableAfter: c.conf.unavailableAfter,
 		MaxWaiters:       c.conf.maxWaiters,
-		Logger:           slog.New(journalHandler{c.journal, c.conf.logger.Handler()}),
+		Logger:           c.journal.log(),
+		Telemetry:        c.tel.Config(),
 	}
 }

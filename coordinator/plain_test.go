@@ -14,6 +14,7 @@ import (
 	"github.com/go-leasehold/leasehold/internal/redistest"
 	"github.com/go-leasehold/leasehold/lease/memlease"
 	"github.com/go-leasehold/leasehold/lease/redislease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // plainHangs bounds what should come at once.
@@ -209,7 +210,7 @@ func TestSettingsAreWhatWasAskedFor(t *testing.T) {
 	require.NoError(t, err)
 	opts := []Option{
 		WithKeyPrefix("mine:"), WithTTL(7 * time.Second), WithRetention(time.Second),
-		WithUnavailableAfter(3 * time.Second), WithMaxWaiters(5),
+		WithUnavailableAfter(3 * time.Second), WithMaxWaiters(5), WithTelemetry(telemetry.Config{WaitAlarm: time.Minute, Roots: -1}),
 	}
 	byOption, err := New(server.Option(), opts...)
 	require.NoError(t, err)
@@ -224,6 +225,7 @@ func TestSettingsAreWhatWasAskedFor(t *testing.T) {
 		settings.Logger = nil
 		require.Equal(t, Settings{
 			KeyPrefix: prefix, TTL: 7 * time.Second, Retention: time.Second, UnavailableAfter: 3 * time.Second, MaxWaiters: 5,
+			Telemetry: telemetry.Config{HoldAlarm: telemetry.DefaultHoldAlarm, WaitAlarm: time.Minute},
 		}, settings)
 		require.NoError(t, c.Close(t.Context()))
 	}

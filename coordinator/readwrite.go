@@ -110,6 +110,7 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if g == nil || ctx.Err() != nil || ownerOf(ctx) != nil {
 		return nil, nil
 	}
+	trace := l.c.tel.Call(ctx)
 	b, sentBack := g.pass()
 	if sentBack {
 		return nil, g.actor
@@ -122,6 +123,9 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 		passage: passage{gate: g, badge: b},
 	}
 	p.passed = &p.passage
+	if trace != nil {
+		p.tellPassed(trace)
+	}
 	return &p.Hold, nil
 }
 
@@ -146,7 +150,7 @@ func (h *Hold) read(ctx context.Context, fn func(context.Context) error) (err er
 			err = joinLoss(err, lost)
 		}
 	}()
-	return fn(&readContext{Context: ctx, hold: h})
+	return fn(&readContext{Context: h.parent, hold: h})
 }
 
 // Downgrade makes a shared hold of the exclusive hold of a read/write lock, with

@@ -1,8 +1,6 @@
 package coordinator
 
 import (
-	"log/slog"
-
 	"github.com/redis/rueidis"
 
 	"github.com/go-leasehold/leasehold/lease/redislease"
@@ -25,7 +23,7 @@ func New(redis rueidis.ClientOption, opts ...Option) (*Coordinator, error) {
 		Prefix:         conf.prefix,
 		TTL:            conf.ttl,
 		TokenRetention: conf.tokenRetention,
-		Logger:         slog.New(journalHandler{journal, conf.logger.Handler()}),
+		Logger:         journal.log(),
 	})
 	if err != nil {
 		journal.end()

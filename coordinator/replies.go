@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // onReply handles the answer to the command on its way.
@@ -52,12 +53,21 @@ func (a *actor) answered(f *flight, r lease.Reply, sent, now instant) {
 	t := &a.cur
 	switch r.Status {
 	case lease.Held:
+		if r.Already && t.phase == queued && !t.resent {
+			a.stats.MissedGrants++ // it had been granted, and nobody told
+		}
 		a.won(block{r.First, r.Last}, r.Contended, sent, now)
 	case lease.Waiting:
 		if t.phase == held {
 			return // the grant came by message and was quicker (rule 10)
 		}
 		t.phase = queued
+		if r.Holder != t.holder {
+			a.tell(telemetry.EventDenied, now, telemetry.AttrHolder.String(r.Holder))
+		}
+		if r.Trace != "" {
+			t.heldBy = r.Trace
+		}
 		t.answered, t.seen, t.holder, t.rank = sent, r.Token, r.Holder, r.Rank
 		t.lookAt = a.nextLook(r, sent, now)
 		if t.asking {
@@ -124,6 +134,7 @@ func (a *actor) won(b block, contended bool, sent, now instant) {
 			t.wantFrom, t.wantNth, t.spent = now, a.came, 0
 		}
 		a.stats.Leases++
+		t.wonAt = now
 	}
 	a.extend(sent)
 	t.take(b.next, b.last)
@@ -161,7 +172,7 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 		return
 	}
 	a.stats.Renewals++
-	due := t.renewAt
+	due, until := t.renewAt, t.until
 	if f.req.Op == lease.Downgrade {
 		t.lowering = false
 		if a.c.caps.Tracking && now >= a.usedFrom().add(checkHoldAfter) {
@@ -172,9 +183,13 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 	t.take(r.First, r.Last)
 	if now >= due {
 		a.dropGate(now)
+		a.tellRenewed(due, until, now)
 	}
 	switch {
 	case r.Waiters > 0:
+		if !t.wanted {
+			a.stats.MissedWants++ // they wait, and nobody told
+		}
 		a.want(now)
 	case t.wants == f.wants:
 		t.wanted = false // whoever wanted it has gone
@@ -188,11 +203,22 @@ func (a *actor) renewed(f *flight, r lease.Reply, sent, now instant) {
 func (a *actor) lose(cause error, now instant) {
 	a.shut(now)
 	if a.inUse() {
-		a.stats.Lost++
-		a.c.journal.lost(a.key, a.cur.ticket, a.holders(), cause)
+		a.loses(cause, now)
 	}
+	a.tellLease(cause, now)
 	a.endAll(cause, now)
 	a.cur = tenure{}
+}
+
+// loses counts and tells of a lease that is lost under its holders, and ends them.
+func (a *actor) loses(cause error, now instant) {
+	a.stats.Lost++
+	if !errors.Is(cause, errNotRenewed) {
+		a.stats.Taken++
+	}
+	a.c.journal.lost(a.key, a.cur.ticket, a.holders(), cause)
+	a.tell(telemetry.EventLost, now, telemetry.AttrCause.String(causeOf(cause)))
+	a.endAll(cause, now)
 }
 
 // failed handles a command whose outcome is unknown, or that the store refused.
@@ -208,6 +234,13 @@ func (a *actor) failed(f *flight, err error, now instant) {
 	a.failure = err
 	a.retryAt = now.add(backOff(a.fails))
 	a.fails++
+	if a.fails == 1 {
+		name := telemetry.EventStoreFailed
+		if extends(f.req.Op) {
+			name = telemetry.EventRenewalFailed
+		}
+		a.tell(name, now)
+	}
 	a.refuseTries(a.unavailable())
 	if errors.Is(err, lease.ErrStoreClosed) {
 		a.endEverything(now)
@@ -245,6 +278,7 @@ func (a *actor) repeated(ticket lease.Ticket) {
 // endEverything is for when there is no use in going on: the store is closed, and answers no more.
 func (a *actor) endEverything(now instant) {
 	a.refuseAll(ErrClosed)
+	a.tellLease(ErrClosed, now)
 	a.endAll(ErrClosed, now)
 	a.owed, a.flight, a.cur = nil, nil, tenure{}
 	a.unlearn()

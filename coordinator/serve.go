@@ -14,6 +14,9 @@ func (a *actor) hold(c *claim) {
 // unhold takes a claim out of the holds.
 func (a *actor) unhold(c *claim, now instant) {
 	a.holds.remove(c)
+	if c.more != nil || a.told.before != nil {
+		a.told.before = c.call()
+	}
 	if c.listed {
 		a.hide(c)
 	}
@@ -32,18 +35,22 @@ func (a *actor) holders() int {
 }
 
 // grant makes a claim a holder.
-func (a *actor) grant(c *claim, now instant) {
+func (a *actor) grant(c *claim, now instant, by path) {
 	c.token = a.cur.tokenFor(c.mode)
 	c.hold.token = c.token
 	c.granted = now
+	c.path = by
+	a.stats.granted(by)
+	if c.more != nil && c.more.trace != nil {
+		a.linkGranted(c)
+	}
 	a.hold(c)
 	if c.conf.maxHold > 0 {
 		c.limit(0, now.add(c.conf.maxHold))
 	}
-	a.holdsDue = min(a.holdsDue, c.due())
+	a.holdsDue = min(a.holdsDue, a.due(c))
 	t := &a.cur
 	t.served++
-	a.stats.Grants++
 	if t.wanted && c.mode == lease.Exclusive {
 		t.spent++
 	}
@@ -118,7 +125,7 @@ func (a *actor) serve(now instant) {
 	}
 	for c := a.waiting.first; c != nil && a.admissible(now) && a.fits(c) && a.cur.deals(c.mode); c = a.waiting.first {
 		a.dequeue(c)
-		a.grant(c, now)
+		a.grant(c, now, a.path())
 		c.ready <- struct{}{}
 	}
 	if a.tries > 0 && a.inUse() {
@@ -136,7 +143,7 @@ func (a *actor) serveReaders(now instant) {
 				return
 			}
 			a.dequeue(c)
-			a.grant(c, now)
+			a.grant(c, now, a.path())
 			c.ready <- struct{}{}
 		}
 		c = next
@@ -167,6 +174,7 @@ func (a *actor) turnAway(c *claim, err error) {
 	c.state, c.err, c.hold = over, err, nil
 	x := c.extras()
 	x.refused, x.holder = err, a.holder()
+	a.giveUpOn(c)
 	c.ready <- struct{}{}
 }
 
@@ -201,6 +209,7 @@ func (a *actor) end(c *claim, err error, now instant) {
 	a.cur.dealt = 0 // its work may go on: who comes next gets a token of its own
 	c.state, c.err, c.hold = over, err, nil
 	a.unhold(c, now)
+	a.tellEnded(c, err, now)
 	if x := c.more; x != nil {
 		for _, held := range x.contexts {
 			a.out.ended = append(a.out.ended, ending{held.cancel, err})

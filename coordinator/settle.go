@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // settle brings the key where it should be: it grants what can be granted, and,
@@ -19,6 +20,7 @@ func (a *actor) settle(now instant) {
 	if a.flight == nil && a.ending == 0 {
 		a.proceed(now)
 	}
+	a.unannotate()
 	a.admit(now)
 }
 
@@ -123,7 +125,10 @@ func (a *actor) yield(now instant) {
 	if a.waiting.n > 0 {
 		a.stats.Yields++
 	}
+	a.tellLease(ErrReleased, now)
 	a.owe(a.cur.ticket, a.cur.resent, now)
+	d := &a.owed[len(a.owed)-1]
+	d.annotated, d.trace = a.cur.annotated, a.handsOn()
 	a.readFirst = a.cur.readersTurn && a.readers > 0
 	a.cur = tenure{}
 }
@@ -163,6 +168,10 @@ func (a *actor) begin(now instant) {
 		readersTurn: first.mode == lease.Shared && first != a.waiting.first,
 		lookAt:      never, askUntil: never, verifyAt: never, renewAt: never,
 	}
+	if a.c.tel.LeaseSpans() {
+		a.cur.asker = first.call()
+	}
+	a.tell(telemetry.EventLeaseAsked, now)
 }
 
 // blockSize is how many tokens a lease begins with: about twice what a turn can
@@ -201,11 +210,13 @@ func (a *actor) command(now instant) (lease.Request, bool) {
 
 func (a *actor) releaseCommand(now instant) lease.Request {
 	d := &a.owed[0]
-	req := lease.Request{Op: lease.Release, Key: a.key, Kind: d.kind, Ticket: d.ticket}
+	req := lease.Request{
+		Op: lease.Release, Key: a.key, Kind: d.kind, Ticket: d.ticket, Trace: d.trace, Annotated: d.annotated,
+	}
 	if t := &a.cur; t.phase == acquiring && d.kind == a.kind {
 		req.Next = &lease.Next{
 			Ticket: t.ticket, Mode: t.mode, TTL: t.ttl, Tokens: t.size, Ask: t.asking,
-			Age: a.age(now),
+			Age: a.age(now), Traced: a.told.following > 0,
 		}
 		a.asked(now)
 	}
@@ -217,7 +228,7 @@ func (a *actor) acquireCommand(now instant) lease.Request {
 	t := &a.cur
 	req := lease.Request{
 		Op: lease.Acquire, Key: a.key, Kind: a.kind, Ticket: t.ticket, Mode: t.mode, TTL: t.ttl,
-		Queue: true, Ask: t.asking, Tokens: t.size, Age: a.age(now),
+		Queue: true, Ask: t.asking, Tokens: t.size, Age: a.age(now), Traced: a.told.following > 0,
 	}
 	if a.c.caps.Tracking && t.holder != "" && (t.asking && t.cached || now >= t.began.add(checkHoldAfter)) {
 		req.Watch = t.holder
@@ -271,7 +282,9 @@ func (a *actor) tokensDue() bool {
 
 func (a *actor) renewCommand(now instant) lease.Request {
 	t := &a.cur
-	req := lease.Request{Op: lease.Renew, Key: a.key, Kind: a.kind, Ticket: t.ticket, Mode: t.mode, TTL: t.ttl}
+	req := lease.Request{
+		Op: lease.Renew, Key: a.key, Kind: a.kind, Ticket: t.ticket, Mode: t.mode, TTL: t.ttl, Annotated: t.annotated,
+	}
 	if t.short() {
 		t.size = min(maxBlock, 8*t.size)
 		req.Tokens = t.size

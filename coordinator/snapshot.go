@@ -15,6 +15,8 @@ import (
 type Stats struct {
 	Grants    uint64 // holds, re-entries not counted
 	Retained  uint64 // of these: at once, under a lease that was here and not in the way
+	Asked     uint64 // of these: the first under a lease that the store granted on being asked
+	Handed    uint64 // of these: the first under a lease that another process handed over
 	Passed    uint64 // of these: to read, without asking the key's actor
 	Leases    uint64 // leases won from the store
 	Handoffs  uint64 // of these: by a message of another process's release
@@ -23,9 +25,14 @@ type Stats struct {
 	Renewals  uint64
 	Failures  uint64 // commands that the store did not answer, or with an error
 	Lost      uint64 // leases lost under their holders
+	Taken     uint64 // of these: taken away, not lapsed
 	Expired   uint64 // holds that reached their MaxHold
 	Orphans   uint64 // stray tickets released
 	Abandoned uint64 // holds garbage-collected while they were held
+
+	Reentries    uint64
+	MissedGrants uint64 // that were found by looking, not told
+	MissedWants  uint64
 
 	FailedReleases uint64 // leases left to expire, since their release failed for as long
 }
@@ -33,6 +40,8 @@ type Stats struct {
 func (s *Stats) add(o *Stats) {
 	s.Grants += o.Grants
 	s.Retained += o.Retained
+	s.Asked += o.Asked
+	s.Handed += o.Handed
 	s.Passed += o.Passed
 	s.Leases += o.Leases
 	s.Handoffs += o.Handoffs
@@ -41,6 +50,10 @@ func (s *Stats) add(o *Stats) {
 	s.Renewals += o.Renewals
 	s.Failures += o.Failures
 	s.Lost += o.Lost
+	s.Taken += o.Taken
+	s.Reentries += o.Reentries
+	s.MissedGrants += o.MissedGrants
+	s.MissedWants += o.MissedWants
 	s.Expired += o.Expired
 	s.Orphans += o.Orphans
 	s.Abandoned += o.Abandoned

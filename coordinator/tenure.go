@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // phase is where a ticket is in its life:
@@ -71,6 +72,17 @@ type tenure struct {
 	wantLook time.Duration // to the next look whether somebody still wants it
 	spent    int
 
+	// What telemetry knows of the lease.
+	byMessage bool            // another process handed it over
+	annotated bool            // the store was told of a hold's trace
+	shows     *claimTrace     // of which hold; nil: of none any more
+	unsay     bool            // it is to be told that this one is over
+	late      bool            // an alarm was raised for its renewal
+	heldBy    string          // the traceparent of the hold elsewhere that keeps us waiting
+	passedBy  string          // of the one that ended last there
+	asker     *telemetry.Call // of the first who waited for it; with Config.LeaseSpans only
+	wonAt     instant
+
 	// Holding.
 	from, until instant // it is ours in [from, until), as far as anybody can know
 	lapsed      bool    // until has passed: over, but to be released (rule 9)
@@ -119,6 +131,10 @@ func (a *actor) want(now instant) {
 	}
 	t.wantLook = checkHoldAfter
 	t.wanted, t.wantFrom, t.wantNth, t.spent = true, now, a.came, 0
+	a.tell(telemetry.EventWanted, now)
+	for c := a.holds.first; c != nil && !t.annotated; c = c.next {
+		a.annotate(c)
+	}
 }
 
 // take adds a block of tokens. The block in use goes on; no token is given

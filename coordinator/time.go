@@ -46,9 +46,7 @@ func (a *actor) lapse(now instant) {
 	a.cur.lapsed = true
 	a.shut(now)
 	if a.inUse() {
-		a.stats.Lost++
-		a.c.journal.lost(a.key, a.cur.ticket, a.holders(), errNotRenewed)
-		a.endAll(errNotRenewed, now)
+		a.loses(errNotRenewed, now)
 	}
 }
 
@@ -58,20 +56,24 @@ func (a *actor) elapseHolds(now instant) {
 	a.holdsDue = never
 	for c := a.holds.first; c != nil; {
 		next := c.next
-		switch {
-		case now >= c.expires():
+		if now >= c.expires() {
 			a.stats.Expired++
 			a.end(c, ErrHoldExpired, now)
 			c = next
 			continue
-		case !c.checked && now >= c.granted.add(checkHoldAfter):
+		}
+		if !c.checked && now >= c.granted.add(checkHoldAfter) {
 			c.checked = true
 			c.watchHandle(a)
+			a.annotate(c)
 			if a.c.caps.Tracking {
 				a.verify(now)
 			}
 		}
-		a.holdsDue = min(a.holdsDue, c.due())
+		if now >= a.alarmAt(c) {
+			a.heldLong(c, now)
+		}
+		a.holdsDue = min(a.holdsDue, a.due(c))
 		c = next
 	}
 	// With thousands of readers this is not to become all that is done: an end
@@ -82,11 +84,12 @@ func (a *actor) elapseHolds(now instant) {
 }
 
 // due is when a hold is to be looked at next.
-func (c *claim) due() instant {
+func (a *actor) due(c *claim) instant {
+	due := min(c.expires(), a.alarmAt(c))
 	if c.checked {
-		return c.expires()
+		return due
 	}
-	return min(c.expires(), c.granted.add(checkHoldAfter))
+	return min(due, c.granted.add(checkHoldAfter))
 }
 
 // unavailableAt is when the first of the waiting claims, which came first, is

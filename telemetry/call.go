@@ -123,8 +123,9 @@ func (c *Call) Acquired(w Wait) context.Context {
 	return ctx
 }
 
-// Failed makes the span of a call that does not hold.
-func (c *Call) Failed(w Wait) {
+// NoHold makes the span of a call that begins no hold: it failed, or was inside
+// already.
+func (c *Call) NoHold(w Wait) {
 	if !w.Waited && !c.all {
 		return
 	}

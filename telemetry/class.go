@@ -51,6 +51,9 @@ func newClass(t *Telemetry, name string) *Class {
 			c.hold[i][o] = c.options(i, o)
 		}
 	}
+	for _, k := range []AlarmKind{LongHold, LongWait, LateRenewal} {
+		t.alarmed(name, k, 0) // so that the first one is seen as a step
+	}
 	return c
 }
 
@@ -138,7 +141,12 @@ func (c *Class) Held(shared bool, o Outcome, d time.Duration) {
 	c.t.record(c.t.hold, d, c.hold[modeOf(shared)][o])
 }
 
-// Renewed records how long after it was due a renewal was in.
+// Ended is Held for where nothing may block.
+func (c *Class) Ended(shared bool, o Outcome, d time.Duration) {
+	c.t.spans.put(func() { c.Held(shared, o, d) })
+}
+
+// Renewed records how long after it was due a renewal was in. It does not block.
 func (c *Class) Renewed(late time.Duration) {
 	c.t.spans.put(func() { c.t.record(c.t.lateness, max(late, 0), c.plain) })
 }

@@ -34,12 +34,16 @@ func (t *Telemetry) Raise(a Alarm) {
 	text("trace_url", a.TraceURL)
 	text("locked_at", a.Stack)
 	t.log.LogAttrs(context.Background(), slog.LevelWarn, "leasehold: "+a.Kind.sentence(), attrs...)
-	t.spans.put(func() {
-		t.alarms.Add(context.Background(), 1, metric.WithAttributeSet(attribute.NewSet(AttrClass.String(a.Class), AttrAlarm.String(string(a.Kind)))))
-	})
+	t.spans.put(func() { t.alarmed(a.Class, a.Kind, 1) })
 	if t.conf.OnAlarm != nil {
 		t.raised.put(func() { t.conf.OnAlarm(a) })
 	}
+}
+
+// alarmed counts alarms.
+func (t *Telemetry) alarmed(class string, k AlarmKind, n int64) {
+	defer func() { _ = recover() }()
+	t.alarms.Add(context.Background(), n, metric.WithAttributeSet(attribute.NewSet(AttrClass.String(class), AttrAlarm.String(string(k)))))
 }
 
 // sentence is what a log line says of the alarm.

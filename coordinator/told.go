@@ -1,0 +1,495 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
+)
+
+// What is told of a key: who waited for whom, and what happened meanwhile. Most
+// calls are not traced, and cost a comparison here. What is told is put together
+// under the actor's mutex and handed on once it is free; spans begin on the
+// caller's goroutine and end on one of telemetry's.
+
+// path is how a hold was granted, in a byte.
+type path uint8
+
+const (
+	byHandOver path = iota
+	byRetention
+	byPassing
+	byAsking
+	byHandoff
+)
+
+// name is what telemetry calls it.
+func (p path) name() telemetry.Path {
+	return [...]telemetry.Path{
+		byHandOver: telemetry.PathLocal, byRetention: telemetry.PathRetained, byPassing: telemetry.PathPassed,
+		byAsking: telemetry.PathRedis, byHandoff: telemetry.PathHandoff,
+	}[p]
+}
+
+// path is how the lease serves the next of those that wait.
+func (a *actor) path() path {
+	switch t := &a.cur; {
+	case t.served > 0:
+		return byHandOver
+	case t.byMessage:
+		return byHandoff
+	}
+	return byAsking
+}
+
+// granted counts a grant.
+func (s *Stats) granted(by path) {
+	s.Grants++
+	switch by {
+	case byRetention:
+		s.Retained++
+	case byAsking:
+		s.Asked++
+	case byHandoff:
+		s.Handed++
+	}
+}
+
+// told is what an actor keeps for telemetry. It is guarded by actor.mu.
+type told struct {
+	following int             // claims that are traced, waiting or holding
+	events    []event         // of the key, as long as anything of it is traced
+	before    *telemetry.Call // of the last hold here that ended; nil if it is not traced
+	credit    instant         // see allow
+}
+
+// event is something that happened to the key.
+type event struct {
+	name string
+	at   instant
+	with []attribute.KeyValue
+}
+
+// maxEvents bounds the events that are kept: the newest.
+const maxEvents = 64
+
+// maxBlockers bounds the readers that a writer's wait leads to.
+const maxBlockers = 4
+
+// claimTrace is what a traced claim has, guarded as the claim is. What the caller
+// reads without the mutex is written once, before ready.
+type claimTrace struct {
+	call      *telemetry.Call
+	counted   bool // in told.following
+	annotated bool // the store was told
+	ahead     int
+	blockers  []telemetry.Blocker
+	events    []event // while it waited
+}
+
+// call returns the trace of the claim, or nil.
+func (c *claim) call() *telemetry.Call {
+	if c.more == nil || c.more.trace == nil {
+		return nil
+	}
+	return c.more.trace.call
+}
+
+// classOf returns the class of the key.
+func (a *actor) classOf() *telemetry.Class {
+	if class := a.class.Load(); class != nil {
+		return class
+	}
+	return a.c.tel.Other()
+}
+
+// How many durations of a key are recorded: all, but for keys that are locked far
+// more often than a store could grant them. Recording costs as much as a hand-off.
+const (
+	recordEvery = 10 * time.Microsecond // on an average of
+	recordBurst = 100 * time.Millisecond
+)
+
+// allow says whether the durations of one more call are recorded. (The generic cell
+// rate algorithm.)
+func (a *actor) allow(now instant) bool {
+	after := max(a.told.credit, now).add(recordEvery)
+	if after > now.add(recordBurst) {
+		return false
+	}
+	a.told.credit = after
+	return true
+}
+
+// arrive notes when a call came.
+func (a *actor) arrive(c *claim, now instant) {
+	c.since = now
+	c.timed = c.timed && a.allow(now)
+}
+
+// follow begins to note what happens to a claim that is traced: who is in its way.
+func (a *actor) follow(c *claim) {
+	if c.more == nil || c.more.trace == nil {
+		return
+	}
+	x := c.more.trace
+	x.counted = true
+	a.told.following++
+	x.ahead = a.waiting.n
+	for h := a.holds.first; h != nil && len(x.blockers) < maxBlockers; h = h.next {
+		if call := h.call(); call != nil {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Call: call})
+		}
+	}
+}
+
+// unfollow ends that.
+func (a *actor) unfollow(x *claimTrace) {
+	if !x.counted {
+		return
+	}
+	x.counted = false
+	a.told.following--
+	if a.told.following == 0 && a.cur.asker == nil {
+		a.told.events = nil
+	}
+}
+
+// linkGranted notes by whom a claim was let in, and what happened while it waited.
+func (a *actor) linkGranted(c *claim) {
+	x, t := c.more.trace, &a.cur
+	switch c.path {
+	case byHandOver:
+		x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Call: a.told.before})
+	case byAsking, byHandoff:
+		a.linkElsewhere(x)
+		x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: t.passedBy})
+	}
+	x.events = a.eventsSince(c.since)
+}
+
+func (a *actor) linkElsewhere(x *claimTrace) {
+	x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Remote: a.cur.heldBy})
+}
+
+// giveUpOn notes what was in the way of a claim that will not hold.
+func (a *actor) giveUpOn(c *claim) {
+	if c.more == nil || c.more.trace == nil {
+		return
+	}
+	x := c.more.trace
+	if a.cur.phase != held {
+		a.linkElsewhere(x)
+	}
+	x.events = a.eventsSince(c.since)
+	a.unfollow(x)
+}
+
+// tell notes an event of the key, if anything of it is traced.
+func (a *actor) tell(name string, now instant, with ...attribute.KeyValue) {
+	if a.told.following == 0 && a.cur.asker == nil {
+		return
+	}
+	if len(a.told.events) == maxEvents {
+		a.told.events = append(a.told.events[:0], a.told.events[1:]...)
+	}
+	a.told.events = append(a.told.events, event{name, now, with})
+}
+
+// eventsSince returns a copy of the events from then on.
+func (a *actor) eventsSince(from instant) (events []event) {
+	for _, e := range a.told.events {
+		if e.at >= from {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// wall tells instants by the wall clock.
+type wall struct {
+	now instant
+	is  time.Time
+}
+
+func (c *Coordinator) wall() wall { return wall{c.clock.now(), time.Now()} }
+
+func (w wall) time(at instant) time.Time { return w.is.Add(at.sub(w.now)) }
+
+func (w wall) events(events []event) (all []telemetry.Event) {
+	for _, e := range events {
+		all = append(all, telemetry.Event{Name: e.name, At: w.time(e.at), With: e.with})
+	}
+	return all
+}
+
+// waited puts together what is told of a claim's wait that ended at a given moment.
+func (a *actor) waited(c *claim, o telemetry.Outcome, to instant) telemetry.Wait {
+	x, w := c.more.trace, a.c.wall()
+	events := w.events(x.events)
+	if x.ahead > 0 || len(x.blockers) > 0 {
+		queued := telemetry.Event{Name: telemetry.EventQueued, At: w.time(c.since)}
+		queued.With = append(queued.With, telemetry.AttrAhead.Int(x.ahead))
+		events = append([]telemetry.Event{queued}, events...)
+	}
+	return telemetry.Wait{
+		Key: a.key, Class: a.classOf(), Shared: c.mode == lease.Shared, Outcome: o, Waited: true,
+		Ahead: x.ahead, From: w.time(c.since), To: w.time(to), Blockers: x.blockers, Events: events,
+	}
+}
+
+// tellFailed tells of a call that does not hold.
+func (a *actor) tellFailed(c *claim, waited time.Duration, o telemetry.Outcome) {
+	if c.timed {
+		a.classOf().Waited(c.mode == lease.Shared, o, waited)
+	}
+	if call := c.call(); call != nil {
+		w := a.waited(c, o, c.since.add(waited))
+		w.Holder = c.more.holder
+		call.NoHold(w)
+	}
+}
+
+// tellAcquired tells of a call that holds now, whether it had to wait or not. The
+// context of the hold gets its span.
+func (h *Hold) tellAcquired(how *call, mustWait bool) {
+	a, c := h.actor, h.claim
+	if h.number > 0 { // inside already: it is no hold of its own
+		if how.trace != nil {
+			now := time.Now()
+			how.trace.NoHold(telemetry.Wait{
+				Key: a.key, Class: a.classOf(), Shared: h.mode == lease.Shared, Outcome: telemetry.Acquired,
+				Path: telemetry.PathReentry, Token: h.token, From: now, To: now,
+			})
+		}
+		return
+	}
+	if mustWait && c.timed {
+		a.classOf().Waited(c.mode == lease.Shared, telemetry.Acquired, c.granted.sub(c.since))
+	}
+	if how.trace == nil {
+		return
+	}
+	w := a.waited(c, telemetry.Acquired, c.granted)
+	w.Path, w.Token, w.Waited = c.path.name(), c.token, mustWait
+	h.parent = how.trace.Acquired(w)
+	a.mu.Lock()
+	if c.state == granted && a.cur.wanted {
+		a.annotate(c) // it was wanted before there was anything to say
+	}
+	a.unlock()
+}
+
+// tellPassed tells of a reader that passed a gate.
+func (p *passedHold) tellPassed(call *telemetry.Call) {
+	a, now := p.actor, time.Now()
+	p.trace = call
+	p.parent = call.Acquired(telemetry.Wait{
+		Key: a.key, Class: a.classOf(), Shared: true, Outcome: telemetry.Acquired, Path: telemetry.PathPassed,
+		Token: p.token, From: now, To: now,
+	})
+}
+
+// tellEnded tells of a hold that is over, for the reason given.
+func (a *actor) tellEnded(c *claim, why error, now instant) {
+	class, shared, o := a.classOf(), c.mode == lease.Shared, endOf(why)
+	if c.timed && o != telemetry.Released { // Unlock records the others when the mutex is free
+		lasted := now.sub(c.granted)
+		a.out.told = append(a.out.told, func() { class.Ended(shared, o, lasted) })
+	}
+	if c.more == nil || c.more.trace == nil {
+		return
+	}
+	x, w := c.more.trace, a.c.wall()
+	end := telemetry.End{Outcome: o, At: w.time(now), Events: w.events(a.eventsSince(c.granted))}
+	if o == telemetry.Lost {
+		end.Cause = causeOf(why)
+	}
+	a.unfollow(x)
+	if t := &a.cur; t.shows == x {
+		t.shows, t.unsay = nil, true
+	}
+	a.out.told = append(a.out.told, func() { x.call.Ended(end) })
+}
+
+// tellLease tells of a lease that is over.
+func (a *actor) tellLease(why error, now instant) {
+	t := &a.cur
+	if t.asker == nil || t.wonAt == 0 {
+		return
+	}
+	if t.lapsed {
+		why = errNotRenewed
+	}
+	w := a.c.wall()
+	l := telemetry.Lease{
+		Key: a.key, Class: a.classOf(), Shared: t.mode == lease.Shared, Path: telemetry.PathRedis, Asker: t.asker, Holds: t.served,
+		From: w.time(t.wonAt), To: w.time(now), Outcome: endOf(why), Events: w.events(a.eventsSince(t.wonAt)),
+	}
+	if t.byMessage {
+		l.Path = telemetry.PathHandoff
+	}
+	if l.Outcome == telemetry.Lost {
+		l.Cause = causeOf(why)
+	}
+	a.out.told = append(a.out.told, func() { a.c.tel.Lease(l) })
+}
+
+// tellRenewed tells of a renewal that was due, and raises an alarm, once for a
+// lease, if it came late.
+func (a *actor) tellRenewed(due, until, now instant) {
+	class, late := a.classOf(), now.sub(due)
+	a.out.told = append(a.out.told, func() { class.Renewed(late) })
+	t := &a.cur
+	if t.late || until.sub(now) >= t.ttl/3 || !a.inUse() {
+		return
+	}
+	t.late = true
+	a.tell(telemetry.EventRenewalLate, now)
+	alarm := a.alarm(telemetry.LateRenewal, due, now, t.ttl/3)
+	alarm.Owner, alarm.Mode = lease.Owner(a.c.id, t.ticket), t.mode.String()
+	if a.holds.first != nil {
+		alarm.Trace, alarm.Stack = a.holds.first.call().Hold(), a.holds.first.placed()
+	}
+	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
+}
+
+// alarm is what all alarms of the key say.
+func (a *actor) alarm(kind telemetry.AlarmKind, since, now instant, limit time.Duration) telemetry.Alarm {
+	a.tell(telemetry.EventAlarm, now, telemetry.AttrAlarm.String(string(kind)))
+	return telemetry.Alarm{
+		Kind: kind, Key: a.key, Class: a.classOf().Name(), Since: a.c.wall().time(since), Lasted: now.sub(since), Limit: limit,
+		Waiters: a.waiting.n, Wanted: a.cur.wanted,
+	}
+}
+
+// alarmAt is when an alarm is raised for a hold.
+func (a *actor) alarmAt(c *claim) instant {
+	if c.alarmed || a.c.holdAlarm == 0 {
+		return never
+	}
+	return c.granted.add(a.c.holdAlarm)
+}
+
+// heldLong raises the alarm of a hold.
+func (a *actor) heldLong(c *claim, now instant) {
+	c.alarmed = true
+	alarm := a.alarm(telemetry.LongHold, c.granted, now, a.c.holdAlarm)
+	alarm.Owner, alarm.Mode, alarm.Token = lease.Owner(a.c.id, a.cur.ticket), c.mode.String(), c.token
+	alarm.Trace, alarm.Stack = c.call().Hold(), c.placed()
+	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
+}
+
+// waitsLong raises the alarm of a wait, if it still waits.
+func (a *actor) waitsLong(c *claim) {
+	now := a.enter()
+	defer a.leave(now)
+	if c.state != waiting {
+		return
+	}
+	alarm := a.alarm(telemetry.LongWait, c.since, now, a.c.waitAlarm)
+	alarm.Mode, alarm.Holder, alarm.Stack = c.mode.String(), a.holder(), c.placed()
+	if h := a.holds.first; h != nil {
+		alarm.Trace = h.call().Hold()
+	} else {
+		alarm.Trace = telemetry.ParseTrace(a.cur.heldBy)
+	}
+	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
+}
+
+// annotate has the store told of a hold's trace, once, so that those who wait
+// elsewhere know what they wait for.
+func (a *actor) annotate(c *claim) {
+	t := &a.cur
+	if t.phase != held || t.lapsed || c.call() == nil || c.more.trace.annotated {
+		return
+	}
+	trace := telemetry.FormatTrace(c.call().Hold())
+	if trace == "" {
+		return
+	}
+	c.more.trace.annotated, t.annotated = true, true
+	t.shows, t.unsay = c.more.trace, false
+	a.hintTrace(trace)
+}
+
+func (a *actor) hintTrace(trace string) {
+	a.out.hints = append(a.out.hints, lease.Request{
+		Op: lease.Annotate, Key: a.key, Kind: a.kind, Ticket: a.cur.ticket, Trace: trace,
+	})
+}
+
+// unannotate takes back what the store was told, where the lease goes on without
+// that hold: who comes next must not be told that it waits for it.
+func (a *actor) unannotate() {
+	if t := &a.cur; t.unsay && t.phase == held && !t.lapsed {
+		t.unsay = false
+		a.hintTrace("")
+	}
+}
+
+// handsOn is the trace of the hold for whose end others have waited, for them.
+func (a *actor) handsOn() string {
+	if !a.cur.wanted {
+		return ""
+	}
+	return telemetry.FormatTrace(a.told.before.Hold())
+}
+
+// onTraced handles the notice of what a wait is for.
+func (a *actor) onTraced(e lease.Event) {
+	t := &a.cur
+	switch {
+	case e.Ticket != t.ticket || t.phase == held:
+	case e.Passing:
+		t.passedBy = e.Trace
+	default:
+		t.heldBy = e.Trace
+	}
+}
+
+// trace returns the span of the claim's hold; of one that waits there is none.
+func (c *claim) trace() trace.SpanContext { return c.call().Hold() }
+
+// outcomeOf says what a failed call came to.
+func outcomeOf(err error, ctx context.Context, try bool) telemetry.Outcome {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return telemetry.Closed
+	case errors.Is(err, ErrUnavailable):
+		return telemetry.Unavailable
+	case errors.Is(err, ErrTooManyWaiters), errors.Is(err, ErrKind), errors.Is(err, ErrUpgrade):
+		return telemetry.Refused
+	case errors.Is(ctx.Err(), context.Canceled):
+		return telemetry.Canceled
+	case try && ctx.Err() == nil:
+		return telemetry.Busy
+	}
+	return telemetry.Timeout
+}
+
+// endOf says what a hold came to.
+func endOf(why error) telemetry.Outcome {
+	switch {
+	case errors.Is(why, ErrReleased):
+		return telemetry.Released
+	case errors.Is(why, ErrHoldExpired):
+		return telemetry.Expired
+	case errors.Is(why, ErrClosed):
+		return telemetry.Closed
+	}
+	return telemetry.Lost
+}
+
+// causeOf says why a lease was lost.
+func causeOf(why error) string {
+	if errors.Is(why, errNotRenewed) {
+		return telemetry.CauseNotRenewed
+	}
+	return telemetry.CauseTakenAway
+}
