@@ -108,9 +108,9 @@ const (
 	Busy
 
 	// Annotate puts the trace of the present hold beside the lease of Ticket, and
-	// tells the first of those that wait ([Traced]). Answers Done, or Lost where
-	// Ticket has no lease. Like Busy it may be sent at any time, and nothing
-	// depends on it.
+	// tells the first of those that wait ([Traced]). With no Trace it takes back the
+	// one before, and tells nobody. Answers Done, or Lost where Ticket has no lease.
+	// Like Busy it may be sent at any time, and nothing depends on it.
 	Annotate
 )
 
@@ -165,8 +165,8 @@ type Request struct {
 	Next  *Next  // Release
 	Asker string // Busy: an owner, as it came in [Wanted]
 
-	// Trace is a traceparent in the sense of W3C Trace Context. Annotate: that of
-	// the present hold. Release: that of the hold that ended last, which is told
+	// Trace is a traceparent in the sense of W3C Trace Context ([ValidTrace]; anything
+	// else but an empty one is refused). Annotate: that of the present hold. Release: that of the hold that ended last, which is told
 	// ([Traced]) to those that are granted the key by it; empty: nothing is.
 	Trace string
 	// Annotated says that an Annotate of Ticket was sent: what it left goes with
@@ -198,9 +198,9 @@ const (
 	Waiting
 	// Denied: another has it, and Queue was not set.
 	Denied
-	// Lost: Renew or Downgrade of a lease that is not, or no longer, mine.
+	// Lost: Renew, Downgrade or Annotate of a lease that is not, or no longer, mine.
 	Lost
-	// Done: Release without Next, and Busy.
+	// Done: Release without Next, Busy, and Annotate.
 	Done
 )
 

@@ -29,10 +29,11 @@ type model struct {
 	queue   []place
 }
 
-// place is an owner with its mode, as holder or as waiter.
+// place is an owner with its mode, as holder or as waiter, and a holder's trace.
 type place struct {
 	owner string
 	mode  lease.Mode
+	trace string
 }
 
 func at(places []place, owner string) int {
@@ -74,14 +75,18 @@ func (m *model) advance(wrote, reader bool) (granted []string, readersTurn bool)
 type outcome struct {
 	status  lease.Status
 	rank    int
+	already bool
 	granted []string // by message
 	wanted  []string
+	traced  []string // of the hold that is
+	passing string   // told to those granted, of the hold that was
 	// unsure: whether these are told of the want, or know from their grant.
 	unsure bool
 }
 
 func (m *model) acquire(p place, queue, wrote bool) (o outcome) {
 	var readersTurn bool
+	o.already = at(m.holders, p.owner) >= 0
 	o.granted, readersTurn = m.advance(wrote, wrote && p.mode == lease.Shared)
 	if i := slices.Index(o.granted, p.owner); i >= 0 { // by the reply alone
 		o.granted = slices.Delete(o.granted, i, i+1)
@@ -138,6 +143,30 @@ func (m *model) downgrade(owner string) outcome {
 	return outcome{status: lease.Held, granted: granted}
 }
 
+// annotate is told to those who wait in other stores than that of the id.
+func (m *model) annotate(id, owner, trace string) outcome {
+	i := at(m.holders, owner)
+	if i < 0 {
+		return outcome{status: lease.Lost}
+	}
+	m.holders[i].trace = trace
+	o := outcome{status: lease.Done}
+	for _, p := range m.queue {
+		if of, _, _ := lease.ParseOwner(p.owner); of != id && trace != "" {
+			o.traced = append(o.traced, p.owner+" "+trace)
+		}
+	}
+	return o
+}
+
+// traceOf is the trace of a holder.
+func (m *model) traceOf(owner string) string {
+	if i := at(m.holders, owner); i >= 0 {
+		return m.holders[i].trace
+	}
+	return ""
+}
+
 // run is one sequence of commands, checked one by one.
 type run struct {
 	*rapid.T
@@ -160,7 +189,7 @@ func testModel(s *suite, kind lease.Kind) {
 		r := &run{T: t, s: s, all: all, k: k, model: model{kind: kind}}
 		actions := map[string]func(*rapid.T){
 			"acquire": r.acquire, "release": r.release, "next": r.next, "renew": r.renew, "force": r.force,
-			"": r.compare,
+			"annotate": r.annotate, "": r.compare,
 		}
 		if kind == lease.ReadWrite {
 			actions["downgrade"] = r.downgrade
@@ -182,7 +211,7 @@ func (r *run) pickOf(t *rapid.T, c *client, name string) (lease.Ticket, place) {
 	if r.k.kind == lease.ReadWrite && ticket > 1 {
 		mode = lease.Shared
 	}
-	return ticket, place{c.owner(ticket), mode}
+	return ticket, place{owner: c.owner(ticket), mode: mode}
 }
 
 func (r *run) acquire(t *rapid.T) {
@@ -190,12 +219,34 @@ func (r *run) acquire(t *rapid.T) {
 	request := r.k.acquire(ticket)
 	request.Mode = p.mode
 	request.Queue = rapid.Bool().Draw(t, "queue")
+	request.Traced = rapid.Bool().Draw(t, "traced")
 	r.check(c, request, r.model.acquire(p, request.Queue, false))
 }
 
 func (r *run) release(t *rapid.T) {
 	c, ticket, p := r.pick(t, "ticket")
-	r.check(c, r.k.release(ticket), r.model.release(p.owner, nil))
+	request := r.k.release(ticket)
+	r.leave(t, p.owner, &request)
+	o := r.model.release(p.owner, nil)
+	o.passing = request.Trace
+	r.check(c, request, o)
+}
+
+// leave completes a release with what concerns traces. What was annotated is released so.
+func (r *run) leave(t *rapid.T, owner string, request *lease.Request) {
+	request.Annotated = r.model.traceOf(owner) != "" || rapid.Bool().Draw(t, "annotated")
+	if rapid.Bool().Draw(t, "passing") {
+		request.Trace = traceparent(rapid.IntRange(0, 3).Draw(t, "trace"))
+	}
+}
+
+func (r *run) annotate(t *rapid.T) {
+	c, ticket, p := r.pick(t, "ticket")
+	trace := traceparent(rapid.IntRange(0, 3).Draw(t, "trace"))
+	if rapid.IntRange(0, 4).Draw(t, "now and then") == 0 {
+		trace = ""
+	}
+	r.check(c, r.k.annotate(ticket, trace), r.model.annotate(c.id, p.owner, trace))
 }
 
 func (r *run) next(t *rapid.T) {
@@ -206,7 +257,10 @@ func (r *run) next(t *rapid.T) {
 	}
 	request := r.k.release(ticket, next(nextTicket))
 	request.Next.Mode = nextPlace.mode
+	request.Next.Traced = rapid.Bool().Draw(t, "traced")
+	r.leave(t, p.owner, &request)
 	o := r.model.release(p.owner, &nextPlace)
+	o.passing = request.Trace
 	r.check(c, request, o)
 }
 
@@ -243,6 +297,7 @@ func (r *run) check(c *client, request lease.Request, want outcome) {
 	switch reply.Status {
 	case lease.Held:
 		require.Equal(r, len(r.model.queue) > 0, reply.Contended)
+		require.Equal(r, want.already, reply.Already, "already")
 		if request.Op == lease.Renew || request.Op == lease.Downgrade {
 			require.Equal(r, len(r.model.queue), reply.Waiters)
 		}
@@ -257,6 +312,11 @@ func (r *run) check(c *client, request lease.Request, want outcome) {
 			require.Equal(r, want.rank, reply.Rank)
 		}
 		require.GreaterOrEqual(r, at(r.model.holders, reply.Holder), 0, "%s holds", reply.Holder)
+		trace := ""
+		if request.Traced || request.Next != nil && request.Next.Traced {
+			trace = r.model.traceOf(reply.Holder)
+		}
+		require.Equal(r, trace, reply.Trace, "the trace of %s", reply.Holder)
 		if c.can.Receipts && reply.Status == lease.Waiting {
 			require.Equal(r, len(r.model.holders), reply.Told)
 		}
@@ -270,13 +330,24 @@ func (r *run) checkMessages(want outcome) {
 	if !r.all[0].can.Notices {
 		return
 	}
-	granted, wanted := []string{}, []string{}
+	granted, wanted, traced := []string{}, []string{}, []string{}
 	var last uint64
 	for _, c := range r.all {
+		passed := lease.Event{}
 		for _, e := range c.messages(r.k) {
 			switch e.Type {
+			case lease.Traced:
+				require.Empty(r, passed.Trace, "a trace without its grant")
+				if e.Passing {
+					passed = e
+				} else {
+					traced = append(traced, c.owner(e.Ticket)+" "+e.Trace)
+				}
 			case lease.Granted:
 				granted = append(granted, c.owner(e.Ticket))
+				require.Equal(r, want.passing, passed.Trace, "the trace before the grant")
+				require.True(r, passed.Ticket == 0 || passed.Ticket == e.Ticket)
+				passed = lease.Event{}
 				require.Greater(r, e.First, r.newest)
 				last = max(last, e.Last)
 			case lease.Wanted:
@@ -285,8 +356,10 @@ func (r *run) checkMessages(want outcome) {
 				require.Fail(r, "an answer that nobody asked for", fmt.Sprint(e))
 			}
 		}
+		require.Empty(r, passed.Trace, "a trace without its grant")
 	}
 	require.ElementsMatch(r, want.granted, granted, "granted")
+	require.ElementsMatch(r, append([]string{}, want.traced...), traced, "traced")
 	if want.unsure { // a grant may speak for the want
 		wanted = append(wanted, want.granted...)
 		for _, owner := range want.wanted {
@@ -305,16 +378,16 @@ func (r *run) compare(*rapid.T) {
 	show := func(places []place) string {
 		var lines []string
 		for _, p := range places {
-			lines = append(lines, fmt.Sprintf("%s %v", p.owner, p.mode))
+			lines = append(lines, fmt.Sprintf("%s %v %s", p.owner, p.mode, p.trace))
 		}
 		return strings.Join(lines, "\n")
 	}
 	var holders, queue []place
 	for _, h := range info.Holders {
-		holders = append(holders, place{h.Owner, h.Mode})
+		holders = append(holders, place{h.Owner, h.Mode, h.Trace})
 	}
 	for _, w := range info.Waiters {
-		queue = append(queue, place{w.Owner, w.Mode})
+		queue = append(queue, place{owner: w.Owner, mode: w.Mode})
 	}
 	want := slices.Clone(r.model.holders)
 	byOwner := func(a, b place) int { return strings.Compare(a.owner, b.owner) }

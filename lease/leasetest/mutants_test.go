@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -148,6 +149,42 @@ func mutants() map[string]*mutant {
 		"sent when answered": answers(func(_ lease.Request, p *lease.Reply) { p.Sent = time.Now().Add(time.Second) }),
 		"sent long ago":      answers(func(_ lease.Request, p *lease.Reply) { p.Sent = time.Now().Add(-time.Hour) }),
 
+		"no traces": no(lease.Traced), "traces twice": twice(lease.Traced),
+		"trace of another's":   tells(func(e *lease.Event) { e.Trace = strings.Replace(e.Trace, "a", "b", 1) }),
+		"trace that is passed": tells(func(e *lease.Event) { e.Passing = e.Type == lease.Traced }),
+		"trace that stays":     tells(func(e *lease.Event) { e.Passing = false }),
+		"never traced":         asks(func(r *lease.Request) { r.Traced = false }),
+		"next never traced": asks(func(r *lease.Request) {
+			if r.Next != nil {
+				r.Next.Traced = false
+			}
+		}),
+		"always traced": asks(func(r *lease.Request) { r.Traced = true }),
+		"passes nothing": asks(func(r *lease.Request) {
+			if r.Op == lease.Release {
+				r.Trace = ""
+			}
+		}),
+		"always passes": asks(func(r *lease.Request) {
+			if r.Op == lease.Release {
+				r.Trace = traceparent(0)
+			}
+		}),
+		"annotates another":   asks(func(r *lease.Request) { r.Ticket += lease.Ticket(ifAnnotate(r, 1)) }),
+		"never already":       answers(func(_ lease.Request, p *lease.Reply) { p.Already = false }),
+		"already if held":     answers(func(_ lease.Request, p *lease.Reply) { p.Already = p.Status == lease.Held }),
+		"already if acquired": answers(func(r lease.Request, p *lease.Reply) { p.Already = r.Op == lease.Acquire && p.Status == lease.Held }),
+		"any trace will do": {request: func(r *lease.Request) {
+			if (r.Op == lease.Annotate || r.Op == lease.Release) && !lease.ValidTrace(r.Trace) {
+				r.Trace = ""
+			}
+		}},
+		"nothing is taken back": asks(func(r *lease.Request) {
+			if r.Op == lease.Annotate && r.Trace == "" {
+				r.Ticket, r.Trace = 1000, traceparent(0)
+			}
+		}),
+
 		"another error": {failure: func(err error) error { return fmt.Errorf("failed: %s", err.Error()) }},
 		"answers twice": {send: func(m *mutant, r lease.Request, done func(lease.Reply, error)) {
 			m.pass(r, func(p lease.Reply, err error) { done(p, err); done(p, err) })
@@ -175,6 +212,13 @@ func ifOp(r *lease.Request, op lease.Op, ttl time.Duration) time.Duration {
 
 func ifRelease(r *lease.Request, n int) int {
 	if r.Op == lease.Release && r.Next == nil {
+		return n
+	}
+	return 0
+}
+
+func ifAnnotate(r *lease.Request, n int) int {
+	if r.Op == lease.Annotate {
 		return n
 	}
 	return 0

@@ -17,6 +17,7 @@ var traceCases = []testCase{
 	{"TraceIsAnsweredIfAskedFor", testTraceAnswered},
 	{"TraceIsEachReadersOwn", testTraceOfReaders},
 	{"TraceIsReplacedByTheNext", testTraceReplaced},
+	{"TraceIsTakenBack", testTraceTakenBack},
 	{"TraceGoesWithItsLease", testTraceGoes},
 	{"TraceGoesWithAForce", testTraceForced},
 	{"TraceGoesWithTheTime", testTraceExpires},
@@ -215,6 +216,33 @@ func testTraceReplaced(s *suite) {
 	}
 }
 
+func testTraceTakenBack(s *suite) {
+	all := s.openAll("a", "b", "c")
+	a, b, c := all[0], all[1], all[2]
+	for name, of := range renewable(s) {
+		k := of.k
+		a.get(lease.Lost, k.annotate(1, ""))
+		a.get(lease.Held, k.acquire(1, of.changes...))
+		a.get(lease.Done, k.annotate(1, "")) // there is none
+		a.get(lease.Done, k.annotate(1, traceparent(1)))
+		b.get(lease.Waiting, k.acquire(1))
+		a.get(lease.Done, k.annotate(1, ""))
+		b.requireNoMessage(k)
+		s.requireTraces(c, k, a.owner(1), "")
+		require.Empty(s, b.get(lease.Waiting, k.acquire(1, traced)).Trace, name)
+		a.get(lease.Held, k.renew(1, annotated))
+		a.get(lease.Done, k.annotate(1, traceparent(2)))
+		require.Equal(s, traceparent(2), b.get(lease.Waiting, k.acquire(1, traced)).Trace, name)
+	}
+	k := s.readWrite()
+	a.get(lease.Held, k.acquire(1, shared))
+	b.get(lease.Held, k.acquire(1, shared))
+	a.get(lease.Done, k.annotate(1, traceparent(1)))
+	b.get(lease.Done, k.annotate(1, traceparent(2)))
+	a.get(lease.Done, k.annotate(1, ""))
+	s.requireTraces(c, k, a.owner(1), "", b.owner(1), traceparent(2))
+}
+
 func testTraceGoes(s *suite) {
 	all := s.openAll("a", "b", "c")
 	a, b, c := all[0], all[1], all[2]
@@ -336,8 +364,6 @@ func testBadTrace(s *suite) {
 		_, err = a.try(k.release(1, passing(bad)))
 		require.Error(s, err, bad)
 	}
-	_, err := a.try(k.annotate(1, ""))
-	require.Error(s, err)
 	b.requireNoMessage(k)
 	s.requireTraces(a, k, a.owner(1), "")
 	a.get(lease.Done, k.annotate(1, good[:53]+"00")) // not sampled: still a trace

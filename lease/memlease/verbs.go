@@ -94,7 +94,7 @@ func validate(r lease.Request) error {
 		return fmt.Errorf("memlease: unknown request: %v", r.Op)
 	case r.Op == lease.Busy:
 		return nil
-	case (r.Op == lease.Annotate || r.Op == lease.Release && r.Trace != "") && !lease.ValidTrace(r.Trace):
+	case (r.Op == lease.Annotate || r.Op == lease.Release) && r.Trace != "" && !lease.ValidTrace(r.Trace):
 		return fmt.Errorf("memlease: %v: the trace %q is no traceparent", r.Op, r.Trace)
 	case r.Op == lease.Annotate:
 		return nil
@@ -268,13 +268,15 @@ func (s *Server) downgrade(from sender, e *entry, owner string, r lease.Request,
 const toldOfTraces = 16
 
 // annotate keeps the trace of the present hold with the lease, and tells those at
-// the front of the queue, but for the holder's own process.
+// the front of the queue, but for the holder's own process. None takes it back.
 func (s *Server) annotate(from sender, e *entry, owner string, r lease.Request) lease.Reply {
 	h := e.holder(owner)
 	if h == nil {
 		return lease.Reply{Status: lease.Lost}
 	}
-	h.trace = r.Trace
+	if h.trace = r.Trace; r.Trace == "" {
+		return lease.Reply{Status: lease.Done}
+	}
 	for _, w := range e.queue[:min(len(e.queue), toldOfTraces)] {
 		if id, ticket, ok := lease.ParseOwner(w.owner); ok && id != from.id {
 			s.send(id, lease.Event{Type: lease.Traced, Key: e.name, Ticket: ticket, Trace: r.Trace})

@@ -61,7 +61,7 @@ func validate(r *lease.Request) error {
 		return fmt.Errorf("redislease: %v: %v is not a kind of lock", r.Op, r.Kind)
 	case r.Ticket == 0:
 		return fmt.Errorf("redislease: %v: ticket 0 is none", r.Op)
-	case (r.Op == lease.Annotate || r.Op == lease.Release && r.Trace != "") && !lease.ValidTrace(r.Trace):
+	case (r.Op == lease.Annotate || r.Op == lease.Release) && r.Trace != "" && !lease.ValidTrace(r.Trace):
 		return fmt.Errorf("redislease: %v: the trace %q is no traceparent", r.Op, shorten(r.Trace))
 	case r.Op == lease.Annotate:
 		return nil

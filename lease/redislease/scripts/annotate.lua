@@ -6,7 +6,7 @@
 -- KEYS[2]  queue    as in prelude.lua
 -- KEYS[3]  counter  as in prelude.lua
 -- ARGV[8]  owner  the lease
--- ARGV[9]  trace  a traceparent
+-- ARGV[9]  trace  a traceparent; empty: takes back the one before, which is told to nobody
 --
 -- Returns  {5}  done
 --          {4}  lost: the lease is not, or no longer, the owner's; nothing was changed
@@ -29,7 +29,12 @@ if left < 0 then -- a lock has an expiry
   return {4}
 end
 if mode ~= 'read' then
-  redis.call('DEL', traces()) -- what those before have left: nobody holds beside this one
+  redis.call('DEL', traces()) -- with what those before have left: nobody holds beside this one
+elseif trace == '' then
+  redis.call('HDEL', traces(), owner)
+end
+if trace == '' then
+  return {5}
 end
 redis.call('HSET', traces(), owner, trace)
 redis.call('PEXPIRE', traces(), left) -- which is no shorter than that of any other holder
