@@ -88,7 +88,9 @@ func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointe
 		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, conf.endWith)}
 	}
 	chain := ownerOf(ctx)
-	how.trace, how.timed = c.tel.Call(ctx), c.tel.Timing()
+	if c.tel.Active() {
+		how.trace, how.timed = c.tel.Call(ctx), c.tel.Timing()
+	}
 	h := &Hold{parent: ctx}
 	for {
 		a := c.actorAt(at, key)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // ReadWrite is a handle on a read/write lock, in the terms of this package:
@@ -110,7 +111,10 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if g == nil || ctx.Err() != nil || ownerOf(ctx) != nil {
 		return nil, nil
 	}
-	trace := l.c.tel.Call(ctx)
+	var trace *telemetry.Call
+	if l.c.tel.Active() {
+		trace = l.c.tel.Call(ctx)
+	}
 	b, sentBack := g.pass()
 	if sentBack {
 		return nil, g.actor

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -88,6 +89,7 @@ type claimTrace struct {
 	counted   bool // in told.following
 	annotated bool // the store was told
 	ahead     int
+	behind    bool // others of this process, who held or waited
 	blockers  []telemetry.Blocker
 	events    []event // while it waited
 }
@@ -141,6 +143,7 @@ func (a *actor) follow(c *claim) {
 	x.counted = true
 	a.told.following++
 	x.ahead = a.waiting.n
+	x.behind = x.ahead > 0 || a.inUse()
 	for h := a.holds.first; h != nil && len(x.blockers) < maxBlockers; h = h.next {
 		if call := h.call(); call != nil {
 			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Call: call})
@@ -211,6 +214,14 @@ func (a *actor) eventsSince(from instant) (events []event) {
 	return events
 }
 
+// ofHolds leaves those that are about holds: an event of the very moment of the
+// grant may be the end of the wait.
+func ofHolds(events []event) []event {
+	return slices.DeleteFunc(events, func(e event) bool {
+		return e.name == telemetry.EventLeaseAsked || e.name == telemetry.EventDenied || e.name == telemetry.EventHandoff
+	})
+}
+
 // wall tells instants by the wall clock.
 type wall struct {
 	now instant
@@ -232,7 +243,7 @@ func (w wall) events(events []event) (all []telemetry.Event) {
 func (a *actor) waited(c *claim, o telemetry.Outcome, to instant) telemetry.Wait {
 	x, w := c.more.trace, a.c.wall()
 	events := w.events(x.events)
-	if x.ahead > 0 || len(x.blockers) > 0 {
+	if x.behind {
 		queued := telemetry.Event{Name: telemetry.EventQueued, At: w.time(c.since)}
 		queued.With = append(queued.With, telemetry.AttrAhead.Int(x.ahead))
 		events = append([]telemetry.Event{queued}, events...)
@@ -306,7 +317,7 @@ func (a *actor) tellEnded(c *claim, why error, now instant) {
 		return
 	}
 	x, w := c.more.trace, a.c.wall()
-	end := telemetry.End{Outcome: o, At: w.time(now), Events: w.events(a.eventsSince(c.granted))}
+	end := telemetry.End{Outcome: o, At: w.time(now), Events: w.events(ofHolds(a.eventsSince(c.granted)))}
 	if o == telemetry.Lost {
 		end.Cause = causeOf(why)
 	}

@@ -13,8 +13,8 @@ const (
 )
 
 // watch is the coordinator's one goroutine: it notices suspensions of the
-// machine, tells of abandoned holds, and has everything looked at when notices
-// were lost. Renewals are not its work: each actor's timer asks for them, and
+// machine, tells of abandoned holds, sees whether telemetry is wanted, and has
+// everything looked at when notices were lost. Renewals are not its work: each actor's timer asks for them, and
 // the store sends together what comes together.
 func (c *Coordinator) watch() {
 	ticker := time.NewTicker(watchEvery)
@@ -26,6 +26,7 @@ func (c *Coordinator) watch() {
 		case <-ticker.C:
 			c.checkSleep()
 			c.tellAbandoned()
+			c.tel.Look()
 		case <-c.examiner:
 			c.examineAll()
 		}

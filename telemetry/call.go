@@ -42,8 +42,8 @@ type holdSpan struct {
 
 // Call returns the trace of a call with ctx, or nil.
 func (t *Telemetry) Call(ctx context.Context) *Call {
-	tracer := t.tracing()
-	if tracer == nil {
+	tracer := t.tracer.Load()
+	if !tracer.records {
 		return nil
 	}
 	span := trace.SpanContextFromContext(ctx)

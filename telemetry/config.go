@@ -15,7 +15,8 @@ import (
 // hold of 10 s.
 type Config struct {
 	// TracerProvider and MeterProvider make the spans and metrics. nil: the
-	// global ones, also where these are set later.
+	// global ones, also where these are set later, which is noticed within a
+	// second.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 

@@ -82,8 +82,8 @@ func instrumentsOf(p metric.MeterProvider) (i instruments, err error) {
 	return i, err
 }
 
-// Timing says whether anybody wants durations.
-func (t *Telemetry) Timing() (yes bool) {
+// enabled says whether the meter takes durations.
+func (t *Telemetry) enabled() (yes bool) {
 	defer func() { _ = recover() }()
 	return t.hold.Enabled(context.Background())
 }

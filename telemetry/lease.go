@@ -35,7 +35,20 @@ func (t *Telemetry) Lease(l Lease) {
 			attrs = append(attrs, AttrKey.String(l.Key))
 		}
 		_, span := l.Asker.tracer.Start(context.Background(), SpanLease, trace.WithNewRoot(), trace.WithTimestamp(l.From),
-			trace.WithLinks(l.Asker.links([]Blocker{{Relation: LinkAsker, Call: l.Asker}})...), trace.WithAttributes(attrs...))
+			trace.WithLinks(l.Asker.asLink()...), trace.WithAttributes(attrs...))
 		t.finish(span, l.To, l.Events, l.Outcome, l.Cause)
 	})
+}
+
+// asLink leads to the hold of the call, or, where it came to none, to its caller's
+// span.
+func (c *Call) asLink() []trace.Link {
+	to := c.Hold()
+	if !to.IsValid() {
+		to = trace.SpanContextFromContext(c.ctx)
+	}
+	if !to.IsValid() {
+		return nil
+	}
+	return []trace.Link{{SpanContext: to, Attributes: []attribute.KeyValue{AttrLink.String(string(LinkAsker))}}}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,9 +22,11 @@ type Telemetry struct {
 	classes      classes
 	registration metric.Registration
 
-	tracer   atomic.Pointer[tracer]
-	retrying sync.Mutex // guards the making of another tracer
-	roots    roots
+	// What Look has found.
+	active atomic.Bool // somebody wants spans or durations
+	timing atomic.Bool // durations
+	tracer atomic.Pointer[tracer]
+	roots  roots
 
 	dropped atomic.Int64
 	spans   queue // ends spans
@@ -46,13 +47,33 @@ func New(conf Config, log *slog.Logger) (*Telemetry, error) {
 		log.Warn("leasehold: no metrics", "error", err)
 	}
 	t.classes.init(t, conf.KeyClass)
-	p := conf.TracerProvider
+	t.Look()
+	return t, nil
+}
+
+// Look finds out who wants to be told. It is called now and then, so that locks
+// need not ask: with no provider of its own, a Telemetry follows the global one. It
+// is not for more than one goroutine at a time.
+func (t *Telemetry) Look() {
+	p := t.conf.TracerProvider
 	if p == nil {
 		p = otel.GetTracerProvider()
 	}
-	t.tracer.Store(newTracer(p))
-	return t, nil
+	now := t.tracer.Load()
+	if now == nil || !now.isOf(p) {
+		now = newTracer(p)
+		t.tracer.Store(now)
+	}
+	timing := t.enabled()
+	t.timing.Store(timing)
+	t.active.Store(timing || now.records)
 }
+
+// Active says whether anybody wants to be told of calls, one by one.
+func (t *Telemetry) Active() bool { return t.active.Load() }
+
+// Timing says whether anybody wants durations.
+func (t *Telemetry) Timing() bool { return t.timing.Load() }
 
 // Config returns the Config, its defaults filled in.
 func (t *Telemetry) Config() Config { return t.conf }
@@ -83,31 +104,6 @@ type tracer struct {
 	comparable bool
 	trace.Tracer
 	records bool
-}
-
-// tracing returns the tracer in force, or nil where nobody traces. With no
-// provider of its own it follows the global one.
-func (t *Telemetry) tracing() *tracer {
-	now := t.tracer.Load()
-	if t.conf.TracerProvider == nil && !now.isOf(otel.GetTracerProvider()) {
-		now = t.follow()
-	}
-	if !now.records {
-		return nil
-	}
-	return now
-}
-
-func (t *Telemetry) follow() *tracer {
-	t.retrying.Lock()
-	defer t.retrying.Unlock()
-	p := otel.GetTracerProvider()
-	now := t.tracer.Load()
-	if !now.isOf(p) {
-		now = newTracer(p)
-		t.tracer.Store(now)
-	}
-	return now
 }
 
 // isOf says whether the tracer is of that provider, or, where that can't be told,

@@ -1,0 +1,162 @@
+package lockz
+
+import (
+	"time"
+
+	"github.com/go-leasehold/leasehold/coordinator"
+	"github.com/go-leasehold/leasehold/lease"
+)
+
+// graph is who waits for whom among the callers of this process. What can be in a
+// cycle is a call that waits and comes with an owner: somebody may wait for what
+// that owner holds.
+type graph struct {
+	keys  []coordinator.KeySnapshot
+	waits []spot
+	// Of each owner that waits: its waits, as indices, and its holds.
+	waitsOf map[int][]int
+	holdsOf map[int][]spot
+	stuck   map[spot]bool // waits that are in a knot: each waits for all others
+}
+
+// spot is where a hold or a wait stands in a snapshot: in which key, and at which
+// place in its list.
+type spot struct{ key, at int }
+
+// newGraph looks through a snapshot's keys.
+func newGraph(keys []coordinator.KeySnapshot) *graph {
+	g := &graph{keys: keys, waitsOf: map[int][]int{}, holdsOf: map[int][]spot{}, stuck: map[spot]bool{}}
+	for k := range keys {
+		for at, w := range keys[k].Waiters {
+			if len(w.Owners) == 0 {
+				continue
+			}
+			for _, owner := range w.Owners {
+				g.waitsOf[owner] = append(g.waitsOf[owner], len(g.waits))
+			}
+			g.waits = append(g.waits, spot{k, at})
+		}
+	}
+	if len(g.waits) == 0 {
+		return g
+	}
+	for k := range keys {
+		for at, hold := range keys[k].Holds {
+			if len(g.waitsOf[hold.Owner]) > 0 {
+				g.holdsOf[hold.Owner] = append(g.holdsOf[hold.Owner], spot{k, at})
+			}
+		}
+	}
+	return g
+}
+
+func (g *graph) waiter(s spot) *coordinator.WaiterSnapshot { return &g.keys[s.key].Waiters[s.at] }
+
+func (g *graph) hold(s spot) *coordinator.HoldSnapshot { return &g.keys[s.key].Holds[s.at] }
+
+// nodes are the graph in numbers, for algorithms: first the waits, then the keys
+// that they wait for, then the owners who hold these.
+type nodes struct {
+	g      *graph
+	next   [][]int
+	keyOf  map[int]int // a snapshot's key → its node
+	ownOf  map[int]int // an owner → its node
+	owners map[int]int // and back
+}
+
+// number gives the graph in numbers. Only what is older than the making of the
+// snapshot counts: all of it was so at the moment when that began, although keys
+// were looked at one after the other.
+func (g *graph) number(took time.Duration) *nodes {
+	n := &nodes{g: g, keyOf: map[int]int{}, ownOf: map[int]int{}, owners: map[int]int{}}
+	n.next = make([][]int, len(g.waits))
+	writers := g.writersAhead()
+	for i, s := range g.waits {
+		w := g.waiter(s)
+		switch {
+		case w.Try || w.Waited < took || g.enteredBySelf(s):
+		case w.Mode == lease.Shared && !g.written(s.key):
+			if writer, ok := writers[i]; ok {
+				n.next[i] = append(n.next[i], writer)
+			}
+		default:
+			n.next[i] = append(n.next[i], n.key(s.key, took))
+		}
+	}
+	return n
+}
+
+// key returns the node of a key, which leads to those who hold it.
+func (n *nodes) key(k int, took time.Duration) int {
+	if node, ok := n.keyOf[k]; ok {
+		return node
+	}
+	node := len(n.next)
+	n.keyOf[k] = node
+	n.next = append(n.next, nil)
+	for _, hold := range n.g.keys[k].Holds {
+		if hold.Age >= took && len(n.g.waitsOf[hold.Owner]) > 0 {
+			owner := n.owner(hold.Owner)
+			n.next[node] = append(n.next[node], owner)
+		}
+	}
+	return node
+}
+
+// owner returns the node of an owner, which leads to its waits.
+func (n *nodes) owner(owner int) int {
+	if node, ok := n.ownOf[owner]; ok {
+		return node
+	}
+	node := len(n.next)
+	n.ownOf[owner], n.owners[node] = node, owner
+	n.next = append(n.next, n.g.waitsOf[owner])
+	return node
+}
+
+// written says that a key's holder here is a writer.
+func (g *graph) written(k int) bool {
+	holds := g.keys[k].Holds
+	return len(holds) > 0 && holds[0].Mode == lease.Exclusive
+}
+
+// enteredBySelf says that an owner of the call has the key: a goroutine that works
+// for the same caller came in first, and the call waits for that.
+func (g *graph) enteredBySelf(s spot) bool {
+	for _, owner := range g.waiter(s).Owners {
+		for _, has := range g.holdsOf[owner] {
+			if has.key == s.key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// writersAhead returns, for each wait, the first wait of a writer before it in the
+// queue of its key, if that is in the graph.
+func (g *graph) writersAhead() map[int]int {
+	ahead := map[int]int{}
+	key, writer, at := -1, -1, -1
+	for i, s := range g.waits { // key by key, in the order of their queues
+		if s.key != key {
+			key, writer, at = s.key, -1, g.firstWriter(s.key)
+		}
+		if s.at == at {
+			writer = i
+		} else if writer >= 0 {
+			ahead[i] = writer
+		}
+	}
+	return ahead
+}
+
+// firstWriter returns the place of the first writer in a key's queue, or -1.
+func (g *graph) firstWriter(k int) int {
+	for at, w := range g.keys[k].Waiters {
+		if w.Mode == lease.Exclusive && !w.Try {
+			return at
+		}
+	}
+	return -1
+}

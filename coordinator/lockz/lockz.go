@@ -1,0 +1,188 @@
+package lockz
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-leasehold/leasehold/coordinator"
+)
+
+// Option is an option of [Handler].
+type Option func(*config)
+
+type config struct {
+	title      string
+	checkEvery time.Duration
+}
+
+// WithTitle sets a name for the page, so that those of several services can be
+// told apart. Default: none.
+func WithTitle(title string) Option { return func(c *config) { c.title = title } }
+
+// WithCheckInterval sets how old the answer to Coordinator.Check must be before
+// the server is asked again by a request of the page, which then waits for the
+// answer a moment, and shows the last one if it takes longer. Default 30 s; 0 or
+// negative: it is never asked.
+func WithCheckInterval(d time.Duration) Option { return func(c *config) { c.checkEvery = d } }
+
+// Handler returns the page of a coordinator, which must not be nil. It answers GET
+// and HEAD under any path.
+//
+// It shows keys, so mount it where only those get to who may see them.
+func Handler(c *coordinator.Coordinator, opts ...Option) http.Handler {
+	if c == nil {
+		panic("lockz: the coordinator is nil")
+	}
+	h := &handler{c: c, conf: config{checkEvery: 30 * time.Second}, turn: make(chan struct{}, 1)}
+	for _, o := range opts {
+		o(&h.conf)
+	}
+	h.check = newChecker(c.Check, h.conf.checkEvery)
+	return h
+}
+
+type handler struct {
+	c     *coordinator.Coordinator
+	conf  config
+	check *checker
+	turn  chan struct{} // has room for one: pages are made one after the other
+}
+
+// Limits of what is asked for.
+const (
+	defaultLimit   = 200
+	maxLimit       = 5000
+	defaultEach    = 10
+	maxEach        = 1000
+	defaultRefresh = 2
+	maxRefresh     = 3600
+	// fleetRefresh is the least number of seconds between two pages that cost the
+	// server something.
+	fleetRefresh = 10
+	maxQuery     = 1024
+)
+
+// request is what a page was asked for.
+type request struct {
+	query   string
+	limit   int
+	each    int
+	refresh int
+	fleet   bool
+	json    bool
+}
+
+// ServeHTTP answers with the page.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	asked, ok := read(r)
+	if !ok {
+		http.Error(w, "format is html or json", http.StatusBadRequest)
+		return
+	}
+	setHeader(w.Header(), asked.json)
+	if r.Method == http.MethodHead {
+		return
+	}
+	select {
+	case h.turn <- struct{}{}:
+	case <-r.Context().Done():
+		return
+	}
+	var body bytes.Buffer
+	err := h.write(&body, r, asked)
+	<-h.turn
+	switch {
+	case r.Context().Err() != nil:
+	case err != nil:
+		http.Error(w, "the page can't be made: "+err.Error(), http.StatusInternalServerError)
+	default:
+		w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+		_, _ = w.Write(body.Bytes()) // who doesn't read it any more doesn't miss it
+	}
+}
+
+// write makes the page.
+func (h *handler) write(body *bytes.Buffer, r *http.Request, asked request) error {
+	p := h.look(r.Context(), asked)
+	if r.Context().Err() != nil {
+		return nil // nobody reads it
+	}
+	if asked.json {
+		encoder := json.NewEncoder(body)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(p.Page)
+	}
+	return page.Execute(body, newView(p, asked))
+}
+
+// read reads what is asked for. What is out of its limits is put within them.
+func read(r *http.Request) (request, bool) {
+	values := r.URL.Query()
+	number := func(name string, standard, least, most int) int {
+		n, err := strconv.Atoi(values.Get(name))
+		if err != nil {
+			return standard
+		}
+		return min(max(n, least), most)
+	}
+	asked := request{
+		query:   values.Get("q"),
+		limit:   number("limit", defaultLimit, 1, maxLimit),
+		each:    number("each", defaultEach, 1, maxEach),
+		refresh: number("refresh", defaultRefresh, 0, maxRefresh),
+		fleet:   values.Get("fleet") == "1",
+	}
+	if len(asked.query) > maxQuery {
+		asked.query = asked.query[:maxQuery]
+	}
+	switch values.Get("format") {
+	case "json":
+		asked.json = true
+	case "html":
+	case "":
+		asked.json = prefersJSON(r.Header.Values("Accept"))
+	default:
+		return request{}, false
+	}
+	return asked, true
+}
+
+// prefersJSON says that the header Accept has JSON, and HTML not at all or later
+// in preference. Where it has neither, as where it has */* only, it is HTML.
+func prefersJSON(accept []string) bool {
+	weight := map[string]float64{}
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		kind, parameters, _ := strings.Cut(part, ";")
+		q := 1.0
+		for parameter := range strings.SplitSeq(parameters, ";") {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(parameter), "q="); ok {
+				q, _ = strconv.ParseFloat(value, 64) // what can't be read isn't wanted
+			}
+		}
+		kind = strings.ToLower(strings.TrimSpace(kind))
+		weight[kind] = max(weight[kind], q)
+	}
+	return weight["application/json"] > weight["text/html"]
+}
+
+func setHeader(h http.Header, asJSON bool) {
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	if asJSON {
+		h.Set("Content-Type", "application/json; charset=utf-8")
+	}
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Add("Vary", "Accept")
+}
