@@ -72,7 +72,7 @@ func startJaeger(t *testing.T) *jaeger {
 	t.Cleanup(func() {
 		process.Kill()
 		if t.Failed() {
-			t.Logf("Jaeger's last output:\n%s", &log.tail)
+			t.Logf("what Jaeger said, but for how it began:\n%s", &log.tail)
 		}
 	})
 	select {
@@ -107,10 +107,12 @@ func (l *serverLog) Write(p []byte) (int, error) {
 		if !ok {
 			break
 		}
-		l.read(line)
+		if !l.read(line) {
+			_, _ = l.tail.Write(append(line, '\n')) // it never fails
+		}
 		l.part = bytes.Clone(rest)
 	}
-	return l.tail.Write(p)
+	return len(p), nil
 }
 
 func (l *serverLog) listening() addresses {
@@ -119,16 +121,17 @@ func (l *serverLog) listening() addresses {
 	return l.found
 }
 
-// read takes an address from a line, if there is one; the caller holds mu.
-func (l *serverLog) read(line []byte) {
+// read takes an address from a line, if there is one, and says whether the line is a matter of course; the caller holds mu.
+func (l *serverLog) read(line []byte) bool {
 	var said struct {
+		Level     string `json:"level"`
 		Message   string `json:"msg"`
 		Component string `json:"otelcol.component.id"`
 		Endpoint  string `json:"endpoint"`
 		Query     string `json:"http_addr"`
 	}
 	if json.Unmarshal(line, &said) != nil {
-		return // a line of something that does not log in JSON
+		return false // of something that does not log in JSON: a panic
 	}
 	switch {
 	case said.Query != "":
@@ -140,4 +143,5 @@ func (l *serverLog) read(line []byte) {
 	case said.Message == "Everything is ready. Begin running and processing data.":
 		close(l.ready)
 	}
+	return said.Level == "info"
 }
