@@ -21,7 +21,7 @@ func (a *actor) onEvent(e lease.Event) bool {
 	case lease.Wanted:
 		a.onWanted(e, now)
 	case lease.Traced:
-		a.onTraced(e)
+		a.onTraced(e, now)
 	case lease.InUse:
 		if e.Ticket == a.cur.ticket && a.cur.asking {
 			a.refuseTries(nil)

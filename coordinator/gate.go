@@ -36,6 +36,8 @@ type gate struct {
 	empty   bool    // it is shut, and nobody is inside
 	opened  instant // when it was opened, and no other reader inside
 	checked bool    // has been looked at since, after checkHoldAfter
+	shutAt  instant // when it was shut with readers inside; 0: it was not since
+	alarmed bool    // an alarm was raised for those
 	seen    int64   // passed at the last look
 	renewed int64   // passed at the last renewal of the lease
 	counted int64   // of passed, in actor.stats
@@ -129,6 +131,9 @@ func (a *actor) shut(now instant) {
 	}
 	g.open.Store(false)
 	if !g.deserted() {
+		if g.shutAt == 0 {
+			g.shutAt = now
+		}
 		return // the last one out will tell
 	}
 	g.empty = true
@@ -166,11 +171,20 @@ func (a *actor) admit(now instant) {
 		g.token.Store(t.tokenFor(lease.Shared))
 		g.opened, g.checked, g.empty = now, false, false
 	}
+	g.shutAt, g.alarmed = 0, false
 	g.seen = g.passed()
 	g.until.Store(int64(t.until))
 	g.shuts.Store(int64(a.shuts()))
 	t.idleFrom = now
 	g.open.Store(true)
+}
+
+// gateAlarmAt is when an alarm is raised for the readers inside: they are in the way.
+func (a *actor) gateAlarmAt() instant {
+	if g := a.gate; a.c.holdAlarm > 0 && a.reading() && g.shutAt != 0 && !g.alarmed {
+		return g.shutAt.add(a.c.holdAlarm)
+	}
+	return never
 }
 
 // idle says that nobody here has the key, nor may have it without the actor's

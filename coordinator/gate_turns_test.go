@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Who has the gate shut, and who comes in then.
@@ -332,7 +333,9 @@ func TestPassedHoldBecomesAnOrdinaryOne(t *testing.T) {
 				k := s.key(c)
 				require.Equal(t, 1, k.Readers)
 				require.Len(t, k.Holds, 1)
-				require.Equal(t, HoldSnapshot{Mode: lease.Shared, Token: token, Count: 1, Reads: 1}, k.Holds[0])
+				require.Equal(t, HoldSnapshot{
+					Mode: lease.Shared, Token: token, Count: 1, Reads: 1, Path: telemetry.PathPassed, Owner: k.Holds[0].Owner,
+				}, k.Holds[0])
 				require.Equal(t, grants, c.Snapshot().Stats.Grants, "it is counted once")
 				require.EqualValues(t, 2, c.Snapshot().Stats.Passed)
 				unlock(t, passes(t, l)) // the gate stays open

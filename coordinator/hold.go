@@ -33,7 +33,6 @@ type passage struct {
 	gate  *gate
 	badge *badge // to leave it with; of who changes way
 	way   atomic.Uint32
-	trace *telemetry.Call // nil: it is not traced
 }
 
 // passedHold is both, made at one go. Others are spared the room.
@@ -66,14 +65,12 @@ func (h *Hold) settle(now instant) {
 		return
 	}
 	a := h.actor
-	c := a.newClaim(lease.Shared, &plain, &call{trace: p.trace}, nil)
+	c := a.newClaim(lease.Shared, &plain, &call{}, nil)
 	c.begin(h)
 	h.claim = c
 	c.token, c.since, c.granted, c.path = h.token, now, now, byPassing
-	a.follow(c)
 	if err := p.gate.lost(); err != nil {
 		c.state, c.err, c.hold = over, err, nil
-		a.tellEnded(c, err, now)
 	} else {
 		a.hold(c)
 		a.holdsDue = min(a.holdsDue, a.due(c))
@@ -182,7 +179,6 @@ func (h *Hold) Unlock() error {
 		if p.leave() {
 			a.tick() // somebody waits for the last one to leave
 		}
-		p.trace.Ended(telemetry.End{Outcome: telemetry.Released, At: time.Now()})
 		return nil
 	}
 	a.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
-	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // ReadWrite is a handle on a read/write lock, in the terms of this package:
@@ -93,7 +92,7 @@ func (l *ReadWrite) lock(ctx context.Context, mode lease.Mode, how call) (*Hold,
 
 // passGate returns a read hold that costs next to nothing, where that can be
 // had; otherwise nil, and the actor that has to be told of the call if it was sent
-// back. A hold with an owner or a limit of its own is the actor's to make.
+// back. A hold with an owner, a limit or a trace of its own is the actor's to make.
 func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if ctx == nil || l.err != nil || l.conf.maxHold > 0 || l.conf.endWith != nil {
 		return nil, nil
@@ -111,9 +110,8 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 	if g == nil || ctx.Err() != nil || ownerOf(ctx) != nil {
 		return nil, nil
 	}
-	var trace *telemetry.Call
-	if l.c.tel.Active() {
-		trace = l.c.tel.Call(ctx)
+	if l.c.tel.Active() && l.c.tel.Wants(ctx) {
+		return nil, nil // others may have to be told whom they wait for
 	}
 	b, sentBack := g.pass()
 	if sentBack {
@@ -127,9 +125,6 @@ func (l *ReadWrite) passGate(ctx context.Context) (h *Hold, back *actor) {
 		passage: passage{gate: g, badge: b},
 	}
 	p.passed = &p.passage
-	if trace != nil {
-		p.tellPassed(trace)
-	}
 	return &p.Hold, nil
 }
 
@@ -154,7 +149,7 @@ func (h *Hold) read(ctx context.Context, fn func(context.Context) error) (err er
 			err = joinLoss(err, lost)
 		}
 	}()
-	return fn(&readContext{Context: h.parent, hold: h})
+	return fn(&readContext{Context: ctx, hold: h})
 }
 
 // Downgrade makes a shared hold of the exclusive hold of a read/write lock, with

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Owners, limits and tokens of read/write locks.
@@ -135,7 +136,9 @@ func TestWriterReadsAndWritesAgain(t *testing.T) {
 		w := as(t, h.Context(), l, lease.Exclusive).holds()
 		counts(t, h, 2, 1)
 		k := s.key(c)
-		require.Equal(t, []HoldSnapshot{{Mode: lease.Exclusive, Token: h.Token(), Count: 3, Reads: 1}}, k.Holds)
+		require.Equal(t, []HoldSnapshot{{
+			Mode: lease.Exclusive, Token: h.Token(), Count: 3, Reads: 1, Path: telemetry.PathRedis, Owner: 1,
+		}}, k.Holds)
 		require.Equal(t, lease.Exclusive, k.Mode)
 		tryRW(t, l, lease.Shared).fails(ErrNotAcquired)
 		as(t, WithOwner(t.Context()), l, lease.Shared).waits()
@@ -331,7 +334,9 @@ func TestSnapshotOfReaders(t *testing.T) {
 		require.Equal(t, KeySnapshot{
 			Key: "k", Kind: lease.ReadWrite, Phase: "held", Mode: lease.Shared, Owner: lease.Owner(c.ID(), ticket),
 			Valid: believed - 30*time.Millisecond, Readers: 2,
-			Holds:   []HoldSnapshot{{Mode: lease.Shared, Token: in.Token(), Count: 1, Reads: 1, Age: 30 * time.Millisecond}},
+			Holds: []HoldSnapshot{{
+				Mode: lease.Shared, Token: in.Token(), Count: 1, Reads: 1, Age: 30 * time.Millisecond, Path: telemetry.PathRetained,
+			}},
 			Waiters: []WaiterSnapshot{{Mode: lease.Exclusive, Waited: 30 * time.Millisecond}},
 		}, k)
 		stats := c.Snapshot().Stats

@@ -65,8 +65,8 @@ func (a *actor) answered(f *flight, r lease.Reply, sent, now instant) {
 		if r.Holder != t.holder {
 			a.tell(telemetry.EventDenied, now, telemetry.AttrHolder.String(r.Holder))
 		}
-		if r.Trace != "" {
-			t.heldBy = r.Trace
+		if r.Trace != "" || r.Holder != t.holder {
+			t.keptBy(r.Trace, now) // of another holder perhaps nothing is known
 		}
 		t.answered, t.seen, t.holder, t.rank = sent, r.Token, r.Holder, r.Rank
 		t.lookAt = a.nextLook(r, sent, now)

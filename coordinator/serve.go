@@ -15,7 +15,7 @@ func (a *actor) hold(c *claim) {
 func (a *actor) unhold(c *claim, now instant) {
 	a.holds.remove(c)
 	if c.more != nil || a.told.before != nil {
-		a.told.before = c.call()
+		a.told.before, a.told.ended = c.call(), now
 	}
 	if c.listed {
 		a.hide(c)

@@ -72,6 +72,7 @@ type Snapshot struct {
 // KeySnapshot is one key of a [Snapshot].
 type KeySnapshot struct {
 	Key     string
+	Class   string // see [telemetry.Config.KeyClass]; "" without it
 	Kind    lease.Kind
 	Phase   string        // "free", "acquiring", "queued" or "held": of the lease
 	Mode    lease.Mode    // of the lease
@@ -198,6 +199,9 @@ func (a *actor) snapshot(who identities) (KeySnapshot, Stats, bool) {
 		Key: a.key, Kind: a.kind, Phase: t.phase.String(), Mode: t.mode, Wanted: t.wanted, Rank: t.rank,
 		Holder: t.holder, Failure: a.failure,
 	}
+	if a.c.tel.Classifies() {
+		k.Class = a.classOf().Name()
+	}
 	if t.phase != free {
 		k.Owner = lease.Owner(a.c.id, t.ticket)
 	}
@@ -223,7 +227,7 @@ func (k *KeySnapshot) list(a *actor, who identities, now instant) {
 	for c := a.holds.first; c != nil; c = c.next {
 		k.Holds = append(k.Holds, HoldSnapshot{
 			Mode: c.mode, Token: c.token, Count: int(c.handles), Reads: int(c.handles - c.writes),
-			Age: now.sub(c.granted), Owner: who.holding(c), Place: c.placed(),
+			Age: now.sub(c.granted), Path: c.path.name(), Trace: c.trace(), Owner: who.holding(c), Place: c.placed(),
 		})
 	}
 	if a.waiting.n > 0 {

@@ -3,14 +3,18 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/go-leasehold/leasehold/lease"
 	"github.com/go-leasehold/leasehold/lease/memlease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Keys leave the table all the time; no counter goes back, and none is short in the end.
@@ -51,11 +55,11 @@ func TestSnapshotCountsKeysThatLeaveMeanwhile(t *testing.T) {
 }
 
 // inBubble runs a test with a coordinator in virtual time.
-func inBubble(t *testing.T, test func(t *testing.T, c *Coordinator)) {
+func inBubble(t *testing.T, test func(t *testing.T, c *Coordinator), opts ...Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := memlease.NewServer()
-		c, err := NewWithStore(server.Store())
+		c, err := NewWithStore(server.Store(), opts...)
 		require.NoError(t, err)
 		test(t, c)
 		require.NoError(t, c.Close(t.Context()))
@@ -187,5 +191,39 @@ func TestSnapshotTellsATryLockFromAWait(t *testing.T) {
 		require.False(t, keyOf(t, c.Snapshot(), "k").Waiters[0].Try)
 		unlock(t, h)
 		unlock(t, wait.holds())
+	})
+}
+
+// How a hold was granted, its trace, and the class of its key, where keys have any.
+func TestSnapshotTellsPathTraceAndClass(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	provider := trace.NewTracerProvider(trace.WithSpanProcessor(recorder))
+	inBubble(t, func(t *testing.T, c *Coordinator) {
+		ctx, work := provider.Tracer("test").Start(context.Background(), "work")
+		defer work.End()
+		first, err := c.Mutex("order:1").Lock(ctx)
+		require.NoError(t, err)
+		k := keyOf(t, c.Snapshot(), "order:1")
+		require.Equal(t, "order", k.Class)
+		require.Equal(t, telemetry.PathRedis, k.Holds[0].Path)
+		require.Equal(t, work.SpanContext().TraceID(), k.Holds[0].Trace.TraceID())
+		require.NotEqual(t, work.SpanContext().SpanID(), k.Holds[0].Trace.SpanID(), "the hold's span is below")
+		require.NoError(t, first.Unlock())
+
+		second, err := c.Mutex("order:1").Lock(context.Background())
+		require.NoError(t, err)
+		k = keyOf(t, c.Snapshot(), "order:1")
+		require.Equal(t, telemetry.PathRetained, k.Holds[0].Path)
+		require.False(t, k.Holds[0].Trace.IsValid())
+		require.NoError(t, second.Unlock())
+		require.NoError(t, c.FlushTelemetry(ctx))
+	}, WithTelemetry(telemetry.Config{
+		TracerProvider: provider, Roots: -1, KeyClass: func(key string) string { return strings.Split(key, ":")[0] },
+	}))
+	inBubble(t, func(t *testing.T, c *Coordinator) {
+		h, err := c.Mutex("order:1").Lock(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, keyOf(t, c.Snapshot(), "order:1").Class)
+		require.NoError(t, h.Unlock())
 	})
 }

@@ -78,8 +78,8 @@ type tenure struct {
 	shows     *claimTrace     // of which hold; nil: of none any more
 	unsay     bool            // it is to be told that this one is over
 	late      bool            // an alarm was raised for its renewal
-	heldBy    string          // the traceparent of the hold elsewhere that keeps us waiting
-	passedBy  string          // of the one that ended last there
+	heldBy    []heldElsewhere // the holds elsewhere that keep us waiting, as they became known
+	passedBy  string          // the traceparent of the one that ended last there
 	asker     *telemetry.Call // of the first who waited for it; with Config.LeaseSpans only
 	wonAt     instant
 

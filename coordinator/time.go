@@ -22,6 +22,9 @@ func (a *actor) elapse(now instant) {
 			a.verify(now)
 		}
 	}
+	if now >= a.gateAlarmAt() {
+		a.readLong(now)
+	}
 	if now >= t.askUntil && t.asking {
 		t.askUntil = never
 		a.refuseTries(nil) // no answer is an answer: it is busy, or it is dead
@@ -114,7 +117,7 @@ func (a *actor) unavailableAt() instant {
 // itself.
 func (a *actor) arm(now instant) {
 	t := &a.cur
-	at := min(a.holdsDue, t.due())
+	at := min(a.holdsDue, t.due(), a.gateAlarmAt())
 	if a.reading() && !a.gate.checked {
 		at = min(at, a.gate.opened.add(checkHoldAfter))
 	}

@@ -66,6 +66,7 @@ type told struct {
 	following int             // claims that are traced, waiting or holding
 	events    []event         // of the key, as long as anything of it is traced
 	before    *telemetry.Call // of the last hold here that ended; nil if it is not traced
+	ended     instant         // when that was
 	credit    instant         // see allow
 }
 
@@ -168,16 +169,48 @@ func (a *actor) linkGranted(c *claim) {
 	x, t := c.more.trace, &a.cur
 	switch c.path {
 	case byHandOver:
-		x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Call: a.told.before})
+		if a.told.before != nil && a.told.ended >= c.since {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Call: a.told.before})
+		}
 	case byAsking, byHandoff:
-		a.linkElsewhere(x)
-		x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: t.passedBy})
+		a.linkElsewhere(c)
+		if t.passedBy != "" {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: t.passedBy})
+		}
 	}
 	x.events = a.eventsSince(c.since)
 }
 
-func (a *actor) linkElsewhere(x *claimTrace) {
-	x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Remote: a.cur.heldBy})
+// heldElsewhere is a hold in another process, from when it was known to have the
+// key.
+type heldElsewhere struct {
+	trace string // "": that one is not traced
+	from  instant
+}
+
+// keptBy notes who has the key. The first is kept, and the newest.
+func (t *tenure) keptBy(trace string, now instant) {
+	n := len(t.heldBy)
+	if n > 0 && t.heldBy[n-1].trace == trace {
+		return
+	}
+	if n == maxBlockers {
+		t.heldBy = slices.Delete(t.heldBy, 1, 2)
+	}
+	t.heldBy = append(t.heldBy, heldElsewhere{trace, now})
+}
+
+// linkElsewhere notes the holds elsewhere that had the key since the claim came.
+func (a *actor) linkElsewhere(c *claim) {
+	x, all := c.more.trace, a.cur.heldBy
+	for i, b := range all {
+		if i+1 < len(all) && all[i+1].from <= c.since {
+			continue // it was over then
+		}
+		if b.trace != "" {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Remote: b.trace})
+		}
+	}
 }
 
 // giveUpOn notes what was in the way of a claim that will not hold.
@@ -187,7 +220,7 @@ func (a *actor) giveUpOn(c *claim) {
 	}
 	x := c.more.trace
 	if a.cur.phase != held {
-		a.linkElsewhere(x)
+		a.linkElsewhere(c)
 	}
 	x.events = a.eventsSince(c.since)
 	a.unfollow(x)
@@ -296,16 +329,6 @@ func (h *Hold) tellAcquired(how *call, mustWait bool) {
 	a.unlock()
 }
 
-// tellPassed tells of a reader that passed a gate.
-func (p *passedHold) tellPassed(call *telemetry.Call) {
-	a, now := p.actor, time.Now()
-	p.trace = call
-	p.parent = call.Acquired(telemetry.Wait{
-		Key: a.key, Class: a.classOf(), Shared: true, Outcome: telemetry.Acquired, Path: telemetry.PathPassed,
-		Token: p.token, From: now, To: now,
-	})
-}
-
 // tellEnded tells of a hold that is over, for the reason given.
 func (a *actor) tellEnded(c *claim, why error, now instant) {
 	class, shared, o := a.classOf(), c.mode == lease.Shared, endOf(why)
@@ -396,6 +419,16 @@ func (a *actor) heldLong(c *claim, now instant) {
 	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
 }
 
+// readLong raises the alarm of readers that passed the gate, and stay inside while
+// others wait for them to leave. Since when each of them is there, nobody knows.
+func (a *actor) readLong(now instant) {
+	g := a.gate
+	alarm := a.alarm(telemetry.LongHold, g.shutAt, now, a.c.holdAlarm)
+	alarm.Owner, alarm.Mode, alarm.Token = lease.Owner(a.c.id, a.cur.ticket), lease.Shared.String(), g.token.Load()
+	g.alarmed = true
+	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
+}
+
 // waitsLong raises the alarm of a wait, if it still waits.
 func (a *actor) waitsLong(c *claim) {
 	now := a.enter()
@@ -407,8 +440,8 @@ func (a *actor) waitsLong(c *claim) {
 	alarm.Mode, alarm.Holder, alarm.Stack = c.mode.String(), a.holder(), c.placed()
 	if h := a.holds.first; h != nil {
 		alarm.Trace = h.call().Hold()
-	} else {
-		alarm.Trace = telemetry.ParseTrace(a.cur.heldBy)
+	} else if n := len(a.cur.heldBy); n > 0 {
+		alarm.Trace = telemetry.ParseTrace(a.cur.heldBy[n-1].trace)
 	}
 	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
 }
@@ -446,21 +479,21 @@ func (a *actor) unannotate() {
 
 // handsOn is the trace of the hold for whose end others have waited, for them.
 func (a *actor) handsOn() string {
-	if !a.cur.wanted {
+	if !a.cur.wanted || a.told.ended < a.cur.wantFrom {
 		return ""
 	}
 	return telemetry.FormatTrace(a.told.before.Hold())
 }
 
 // onTraced handles the notice of what a wait is for.
-func (a *actor) onTraced(e lease.Event) {
+func (a *actor) onTraced(e lease.Event, now instant) {
 	t := &a.cur
 	switch {
 	case e.Ticket != t.ticket || t.phase == held:
 	case e.Passing:
 		t.passedBy = e.Trace
 	default:
-		t.heldBy = e.Trace
+		t.keptBy(e.Trace, now)
 	}
 }
 

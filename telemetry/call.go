@@ -61,6 +61,15 @@ func (t *Telemetry) Call(ctx context.Context) *Call {
 	return &Call{t: t, tracer: tracer, ctx: ctx, root: !span.IsValid(), all: all || t.conf.AllAcquires || asked(ctx)}
 }
 
+// Wants says that a call with ctx would have a trace.
+func (t *Telemetry) Wants(ctx context.Context) bool {
+	if !t.tracer.Load().records {
+		return false
+	}
+	span := trace.SpanContextFromContext(ctx)
+	return span.IsSampled() || !span.IsValid() && (t.roots.left() || asked(ctx))
+}
+
 // Event is something that happened to a key.
 type Event struct {
 	Name string

@@ -21,10 +21,9 @@ func (r *roots) take() bool {
 		return false
 	}
 	now := int64(time.Since(r.base))
-	each := int64(time.Second) / int64(r.perSecond)
 	for {
 		next := r.next.Load()
-		after := max(next, now) + each
+		after := r.after(next, now)
 		if after > now+int64(time.Second) {
 			return false
 		}
@@ -32,4 +31,17 @@ func (r *roots) take() bool {
 			return true
 		}
 	}
+}
+
+// left says whether one more might.
+func (r *roots) left() bool {
+	if r.perSecond == 0 {
+		return false
+	}
+	now := int64(time.Since(r.base))
+	return r.after(r.next.Load(), now) <= now+int64(time.Second)
+}
+
+func (r *roots) after(next, now int64) int64 {
+	return max(next, now) + int64(time.Second)/int64(r.perSecond)
 }

@@ -50,11 +50,10 @@ func components(next [][]int) []int {
 				low[above] = min(low[above], low[node])
 			}
 			if low[node] == index[node] {
-				i := slices.Index(open, node)
-				for _, member := range open[i:] {
-					part[member] = parts
+				for part[node] == none {
+					part[open[len(open)-1]] = parts
+					open = open[:len(open)-1]
 				}
-				open = open[:i]
 				parts++
 			}
 		}

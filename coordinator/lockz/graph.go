@@ -80,7 +80,8 @@ func (g *graph) number(took time.Duration) *nodes {
 				n.next[i] = append(n.next[i], writer)
 			}
 		default:
-			n.next[i] = append(n.next[i], n.key(s.key, took))
+			key := n.key(s.key, took) // first: it makes next longer
+			n.next[i] = append(n.next[i], key)
 		}
 	}
 	return n
