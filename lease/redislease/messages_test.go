@@ -12,13 +12,15 @@ import (
 
 func TestMessagesAreRead(t *testing.T) {
 	for message, want := range map[string]lease.Event{
-		"grant a:7 10 19 1 k":       {Type: lease.Granted, Key: "k", Ticket: 7, First: 10, Last: 19, Contended: true},
-		"grant a:7 10 10 0 k with ": {Type: lease.Granted, Key: "k with ", Ticket: 7, First: 10, Last: 10},
-		"want a:7 - \n":             {Type: lease.Wanted, Key: "\n", Ticket: 7},
-		"want a:7 b:9 grant x":      {Type: lease.Wanted, Key: "grant x", Ticket: 7, Asker: "b:9"},
-		"busy a:7 ":                 {Type: lease.InUse, Key: "", Ticket: 7},
-		"changed a:7 k":             {Type: lease.Changed, Key: "k", Ticket: 7},
-		"probe":                     {},
+		"grant a:7 10 19 1 k":         {Type: lease.Granted, Key: "k", Ticket: 7, First: 10, Last: 19, Contended: true},
+		"grant a:7 10 10 0 k with ":   {Type: lease.Granted, Key: "k with ", Ticket: 7, First: 10, Last: 10},
+		"want a:7 - \n":               {Type: lease.Wanted, Key: "\n", Ticket: 7},
+		"want a:7 b:9 grant x":        {Type: lease.Wanted, Key: "grant x", Ticket: 7, Asker: "b:9"},
+		"busy a:7 ":                   {Type: lease.InUse, Key: "", Ticket: 7},
+		"changed a:7 k":               {Type: lease.Changed, Key: "k", Ticket: 7},
+		"trace a:7 0 " + trace + " ":  {Type: lease.Traced, Key: "", Ticket: 7, Trace: trace},
+		"trace a:7 1 " + trace + " k": {Type: lease.Traced, Key: "k", Ticket: 7, Trace: trace, Passing: true},
+		"probe":                       {},
 	} {
 		event, err := parseMessage("a", message)
 		require.NoError(t, err, message)
@@ -31,6 +33,9 @@ func TestBadMessagesAreRefused(t *testing.T) {
 		"", " ", "grant", "grant a:7", "grant a:7 1 2 1", "grant b:7 1 2 1 k", "grant a:0 1 2 1 k", "grant a 1 2 1 k",
 		"grant a:7 0 2 1 k", "grant a:7 3 2 1 k", "grant a:7 -1 2 1 k", "grant a:7 1 2 2 k", "grant a:7 1 2  k",
 		"grant a:7 1 99999999999999999999 1 k", "want a:7 -", "want b:7 - k", "busy a:7", "changed", "probe k", "GRANT a:7 1 2 1 k",
+		"trace", "trace a:7 0 " + trace, "trace b:7 0 " + trace + " k", "trace a:7 2 " + trace + " k", "trace a:7 - " + trace + " k", "trace a:7 0  k",
+		"trace a:7 0 " + trace[:54] + " k", "trace a:7 0 " + trace + "0 k", "trace a:7 0 01" + trace[2:] + " k",
+		"trace a:7 0 " + strings.ToUpper(trace) + " k", "trace a:7 0 " + strings.Repeat("x", 1000) + " k",
 	} {
 		event, err := parseMessage("a", message)
 		require.Error(t, err, message)
@@ -40,7 +45,7 @@ func TestBadMessagesAreRefused(t *testing.T) {
 }
 
 func FuzzMessages(f *testing.F) {
-	for _, message := range []string{"grant a:7 10 19 1 k", "want a:7 b:9 k", "busy a:7 k", "changed a:7 k", "probe", "want a:7 - " + strings.Repeat("k", 300)} {
+	for _, message := range []string{"grant a:7 10 19 1 k", "want a:7 b:9 k", "busy a:7 k", "changed a:7 k", "probe", "want a:7 - " + strings.Repeat("k", 300), "trace a:7 1 " + trace + " k"} {
 		f.Add(message)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
@@ -53,6 +58,8 @@ func FuzzMessages(f *testing.F) {
 			require.NotZero(t, event.Ticket)
 			require.True(t, strings.HasSuffix(message, " "+event.Key))
 			require.LessOrEqual(t, event.First, event.Last)
+			require.Equal(t, event.Type == lease.Traced, event.Trace != "")
+			require.Equal(t, event.Trace != "", lease.ValidTrace(event.Trace))
 		}
 	})
 }

@@ -39,7 +39,7 @@ func requireNames(t require.TestingT, n names, key string) {
 	slot := referenceSlot(lock)
 	require.Equal(t, slot, slotOf(lock))
 	tail := n.tail(lock)
-	for _, what := range []string{"queue", "token", "reader:host-1-a:7"} {
+	for _, what := range []string{"queue", "token", "holder", "reader:host-1-a:7"} {
 		helper := n.helperName(what, tail)
 		require.Equal(t, slot, referenceSlot(helper), "%q of %q", helper, lock)
 		require.True(t, strings.HasPrefix(helper, n.prefix))
@@ -87,7 +87,7 @@ func TestNamesOfDifferentKeysDiffer(t *testing.T) {
 			require.False(t, taken && other != of, "%q belongs to %q and to %q", name, other, of)
 			all[name] = of
 		}
-		piece := rapid.SampledFrom([]string{"a", "b", "{", "}", "~", "queue", "token", n.prefix})
+		piece := rapid.SampledFrom([]string{"a", "b", "{", "}", "~", "queue", "token", "holder", n.prefix})
 		for range 8 {
 			key := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "key"), "")
 			lock := n.lock(key)
@@ -95,6 +95,7 @@ func TestNamesOfDifferentKeysDiffer(t *testing.T) {
 			add(lock, "lock of "+key)
 			add(n.helperName("queue", tail), "queue of "+key)
 			add(n.helperName("token", tail), "token of "+key)
+			add(n.helperName("holder", tail), "traces of "+key)
 		}
 	})
 }

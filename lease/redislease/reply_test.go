@@ -18,15 +18,20 @@ func TestAnswersOfAnotherFormAreErrors(t *testing.T) {
 	}
 	for _, lua := range []string{
 		"{1, 1, 2, 0, 0}", "{1, 0, 0, 1, 7}", "{2, 10, 0, 5, 'a:1', 1}", "{3, 10, 0, 0, '', 0}", "{4}", "{5}",
+		"{2, 10, 0, 5, 'a:1', 1, 'nonsense'}", "{3, 10, 0, 0, '', 0, 7}", "{3, 10, 0, 0, '', 0, {}}",
 	} {
 		reply, err := answer(lua)
 		require.NoError(t, err, lua)
 		require.NotEqual(t, lease.Status(0), reply.Status)
+		require.Empty(t, reply.Trace, "what is no trace is left out")
 	}
+	reply, err := answer("{2, 10, 0, 5, 'a:1', 1, '" + trace + "'}")
+	require.NoError(t, err)
+	require.Equal(t, trace, reply.Trace)
 	for _, lua := range []string{
 		"1", "'x'", "nil", "{}", "{0}", "{6}", "{-1}", "{'1'}", "{nil}", "{1}", "{1, 1, 2, 0}", "{1, 1, 2, 0, 0, 0}", "{1, 'a', 2, 0, 0}",
 		"{1, 2, 1, 0, 0}", "{1, 0, 1, 0, 0}", "{1, -2, -1, 0, 0}", "{1, 1, 2, 0, -1}", "{1, {}, 2, 0, 0}", "{2, 10, 0, 5, 'a:1'}",
-		"{2, -1, 0, 5, 'a:1', 1}", "{2, 10, 0, 5, {}, 1}", "{2, 10, 0, 5, 7, 1}", "{4, 1}", "{5, 1}", "{9223372036854775807}",
+		"{2, -1, 0, 5, 'a:1', 1}", "{2, 10, 0, 5, {}, 1}", "{2, 10, 0, 5, 7, 1}", "{2, 10, 0, 5, 'a:1', 1, '', ''}", "{1, 1, 2, 0, 0, 0, 0}", "{4, 1}", "{5, 1}", "{9223372036854775807}",
 		"redis.error_reply('ODD thing')", "redis.status_reply('OK')", "{redis.error_reply('ERR inside')}",
 	} {
 		reply, err := answer(lua)
@@ -34,7 +39,7 @@ func TestAnswersOfAnotherFormAreErrors(t *testing.T) {
 		require.Zero(t, reply, lua)
 	}
 	for _, lua := range []string{
-		"1", "{}", "{1,2,3}", "{'mutex', 'x', {}, {}}", "{'mutex', 1, {1}, {}}", "{'mutex', 1, {'a', 'b', 'c', 'd'}, {}}", "{'', 1, 5, {}}", "{'', 1, {}, 5}", "{{}, 1, {}, {}}",
+		"1", "{}", "{1,2,3}", "{'mutex', 'x', {}, {}}", "{'mutex', 1, {1}, {}}", "{'mutex', 1, {'a', 'b', 'c', 'd', 'e'}, {}}", "{'mutex', 1, {'a', 'exclusive', 5, '0'}, {}}", "{'', 1, 5, {}}", "{'', 1, {}, 5}", "{{}, 1, {}, {}}",
 	} {
 		_, err := parseInfo(client.Do(t.Context(), client.B().Eval().Script("return "+lua).Numkeys(0).Build()))
 		require.Error(t, err, lua)
