@@ -1,6 +1,7 @@
 package redislease_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -82,4 +83,42 @@ func TestInboxOfEachSlotInUse(t *testing.T) {
 	stats, err := readString(t, server, "INFO", "commandstats")
 	require.NoError(t, err)
 	require.NotContains(t, stats, "unsubscribe", "the client can't be trusted with the answers")
+}
+
+// TestNobodyIsToldOfAGrantThatIsNot: while a slot moves, a lock that the last holder has left can't be given to the next
+// one on the old node. Whoever is told of a grant has the lock in Redis.
+func TestNobodyIsToldOfAGrantThatIsNot(t *testing.T) {
+	low, high := startPair(t)
+	a, b := openPeer(t, low, "a", redislease.Config{}), openPeer(t, low, "b", redislease.Config{})
+	n := 0
+	keyOfHigh := func() string {
+		for {
+			n++
+			if key := "k" + strconv.Itoa(n); integer(t, high, "CLUSTER", "KEYSLOT", "lock:"+key) > 8191 {
+				return key
+			}
+		}
+	}
+	for name, as := range modes() {
+		for _, change := range []func(lease.Request) lease.Request{
+			func(r lease.Request) lease.Request { return r },
+			func(r lease.Request) lease.Request { return passing(r, traceparent(1)) },
+			func(r lease.Request) lease.Request { r.Next = yield(r.Key, 1, 3).Next; return r },
+		} {
+			key := keyOfHigh()
+			a.do(lease.Held, as(acquire(key, 1)))
+			b.do(lease.Waiting, excluding(as, acquire(key, 2)))
+			move(t, high, low, holderName(key), func() {
+				_, err := a.try(as(change(release(key, 1))))
+				require.Error(t, err, name)
+				b.do(lease.Done, lease.Request{Op: lease.Busy, Key: key, Kind: lease.Mutex, Asker: "b:99"})
+				eventually(t, func(c *collector) { require.NotEmpty(c, b.ofType(lease.InUse)) })
+				require.Empty(t, b.ofType(lease.Granted), name)
+				b.event(lease.InUse)
+				for _, left := range high.Keys(t, "*lock:"+key) {
+					high.Do(t, "DEL", left)
+				}
+			})
+		}
+	}
 }

@@ -212,17 +212,41 @@ local function others(form)
   return i <= #places or not whole
 end
 
--- grant makes the owner of a place a holder, and tells it. One whom nobody tells is gone.
+-- leave takes a reader out; the expiry of the lock stays, for it is only ever lengthened.
+local function leave(reader)
+  deadlines[reader] = nil
+  for i = #readers, 1, -1 do
+    if readers[i] == reader then
+      table.remove(readers, i)
+    end
+  end
+  if #readers == 0 then
+    redis.call('DEL', lock, deadline_key(reader))
+    layout = nil
+  else
+    redis.call('HDEL', lock, reader)
+    redis.call('DEL', deadline_key(reader))
+  end
+end
+
+-- grant makes the owner of a place a holder, and tells it. One whom nobody tells is gone, and taken out again. It is
+-- told when the change is made: where that fails (while a slot moves, a lock without a holder can't be given one) the
+-- script ends there, and nobody believes that he holds.
 local function grant(owner, form, ttl, size, contended)
   local first, last = take(tonumber(size))
   local capital = string.upper(form)
+  hold(owner, capital, tonumber(ttl))
   if passing ~= '' then
     tell(owner, 'trace ' .. owner .. ' 1 ' .. passing)
   end
   local heard = tell(owner, 'grant ' .. owner .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. (contended and 1 or 0))
   if heard > 0 or form ~= capital then
-    hold(owner, capital, tonumber(ttl))
     told[owner] = contended and heard > 0
+  elseif capital == 'R' then
+    leave(owner)
+  else
+    redis.call('DEL', lock)
+    layout, writer, full = nil, nil, nil
   end
 end
 

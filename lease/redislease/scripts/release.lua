@@ -49,13 +49,15 @@ if freed and ARGV[13] ~= '1' then
     redis.call('ZREM', queue, front[1])
     local contended = (#front > 2 or successor ~= '') and 1 or 0
     local channel, user_key = inbox .. id .. inbox_end, string.sub(lock, key_from)
+    local grant = 'grant ' .. head .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. contended .. ' '
+    redis.call('HSET', lock, head, 1) -- before it is told, as in grant
+    redis.call('PEXPIRE', lock, ttl)
     if trace ~= '' then
       redis.call(publish, channel, 'trace ' .. head .. ' 1 ' .. trace .. ' ' .. user_key)
     end
-    local grant = 'grant ' .. head .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. contended .. ' '
-    if redis.call(publish, channel, grant .. user_key) > 0 then
-      redis.call('HSET', lock, head, 1)
-      redis.call('PEXPIRE', lock, ttl)
+    if redis.call(publish, channel, grant .. user_key) == 0 then
+      redis.call('HDEL', lock, head)
+    else
       if successor == '' then
         return {5}
       end
@@ -81,23 +83,6 @@ if freed and ARGV[13] ~= '1' then
   end
 end
 -- functions.lua
-
--- leave takes a reader out; the expiry of the lock stays, for it is only ever lengthened.
-local function leave(reader)
-  deadlines[reader] = nil
-  for i = #readers, 1, -1 do
-    if readers[i] == reader then
-      table.remove(readers, i)
-    end
-  end
-  if #readers == 0 then
-    redis.call('DEL', lock, deadline_key(reader))
-    layout = nil
-  else
-    redis.call('HDEL', lock, reader)
-    redis.call('DEL', deadline_key(reader))
-  end
-end
 
 passing = trace
 
