@@ -1,0 +1,93 @@
+package promtest
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/telemetry"
+)
+
+// row is one of the table of metrics in docs/observability.md.
+type row struct{ name, exported, kind, unit, labels string }
+
+func metricsTable(t *testing.T) (rows []row) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, "|"); len(cells) == 8 && strings.HasPrefix(cells[2], " `leasehold_") {
+			clean := func(i int) string { return strings.ReplaceAll(strings.TrimSpace(cells[i]), "`", "") }
+			rows = append(rows, row{clean(1), clean(2), clean(3), clean(4), clean(5)})
+		}
+	}
+	require.NotEmpty(t, rows)
+	return rows
+}
+
+// everything is a process in which all was told that can be told.
+func everything(t *testing.T) *process {
+	t.Helper()
+	p := newProcess(t, "a")
+	told, err := telemetry.New(telemetry.Config{MeterProvider: p.provider}, quiet)
+	require.NoError(t, err)
+	t.Cleanup(func() { told.Close(time.Second) })
+	class := told.Other()
+	require.NoError(t, told.Observe(
+		func() []telemetry.Totals { return []telemetry.Totals{{Class: class}} }, func() int64 { return 0 }))
+	class.Waited(false, telemetry.Acquired, time.Second)
+	class.Held(false, telemetry.Released, time.Second)
+	class.Renewed(time.Second)
+	class.Ordered(telemetry.Done, 1, 1)
+	class.Batched(1)
+	told.Raise(telemetry.Alarm{Kind: telemetry.LongHold, Class: class.Name()})
+	require.NoError(t, told.Flush(t.Context()))
+	return p
+}
+
+// TestTheTableHasTheNamesInPrometheus: they are made by rules of the exporter's, from the name and the unit.
+func TestTheTableHasTheNamesInPrometheus(t *testing.T) {
+	families, err := everything(t).registry.Gather()
+	require.NoError(t, err)
+	kinds := map[dto.MetricType]string{
+		dto.MetricType_COUNTER: "counter", dto.MetricType_GAUGE: "up-down counter", dto.MetricType_HISTOGRAM: "histogram",
+	}
+	exported := map[string]row{}
+	for _, family := range families {
+		if name := family.GetName(); name != "target_info" {
+			labels := map[string]bool{}
+			for _, metric := range family.Metric {
+				for _, pair := range metric.Label {
+					labels[pair.GetName()] = true
+				}
+			}
+			exported[name] = row{exported: name, kind: kinds[family.GetType()], labels: attributes(labels)}
+		}
+	}
+	for _, r := range metricsTable(t) {
+		is, ok := exported[r.exported]
+		require.Truef(t, ok, "%s is not exported as %s, but there are %v", r.name, r.exported, slices.Sorted(maps.Keys(exported)))
+		require.Equal(t, is.kind, r.kind, r.name)
+		require.Equal(t, is.labels, r.labels, r.name)
+		delete(exported, r.exported)
+	}
+	require.Empty(t, exported, "they are exported, and not in the table of docs/observability.md")
+}
+
+// attributes writes labels as the table does.
+func attributes(labels map[string]bool) string {
+	var names []string
+	for label := range labels {
+		if short, ours := strings.CutPrefix(label, "leasehold_"); ours {
+			names = append(names, strings.TrimPrefix(short, "key_"))
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
