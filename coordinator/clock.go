@@ -73,6 +73,12 @@ func (k *clock) now() instant {
 	return instant(mono + k.lost.Load())
 }
 
+// wall pairs the present instant with the time of day.
+func (k *clock) wall() wall {
+	t := time.Now()
+	return wall{instant(int64(t.Sub(k.base)) + k.lost.Load()), t}
+}
+
 // at translates a time that was read by time.Now since the instant from, when
 // the clock had lost as much as lost() told then. If the machine was suspended
 // in between, nobody knows on which side of it the time was read: then it is

@@ -39,6 +39,7 @@ type Coordinator struct {
 	journal   *journal
 	tel       *telemetry.Telemetry
 	holdAlarm time.Duration // 0: none
+	firstLook time.Duration // after which a hold is looked at, if it has no MaxHold
 	waitAlarm time.Duration // 0: none
 	places    bool          // note where locks are called
 
@@ -116,6 +117,10 @@ func open(store lease.Store, conf config, journal *journal) (*Coordinator, error
 		holdAlarm: tel.Config().HoldAlarm,
 		waitAlarm: tel.Config().WaitAlarm,
 		places:    conf.debug || tel.Config().AlarmStack,
+	}
+	c.firstLook = checkHoldAfter
+	if c.holdAlarm > 0 {
+		c.firstLook = min(c.firstLook, c.holdAlarm)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openFor)
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // effects is what a handler wants done once the mutex is free.
@@ -12,7 +13,8 @@ type effects struct {
 	send  *flight
 	hints []lease.Request // that nothing depends on
 	ended []ending
-	told  []func() // what telemetry is told: none of these blocks, or runs user code
+	told  []func() // what telemetry is told, on its goroutine
+	raise []telemetry.Alarm
 }
 
 // ending ends one context with its cause.
@@ -33,7 +35,10 @@ func (a *actor) unlock() {
 		a.c.store.Send(r, func(lease.Reply, error) {})
 	}
 	for _, tell := range out.told {
-		tell()
+		a.c.tel.Later(tell)
+	}
+	for i := range out.raise {
+		a.c.tel.Raise(out.raise[i])
 	}
 }
 

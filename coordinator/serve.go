@@ -45,10 +45,12 @@ func (a *actor) grant(c *claim, now instant, by path) {
 		a.linkGranted(c)
 	}
 	a.hold(c)
+	look := now.add(a.c.firstLook)
 	if c.conf.maxHold > 0 {
 		c.limit(0, now.add(c.conf.maxHold))
+		look = min(look, now.add(c.conf.maxHold))
 	}
-	a.holdsDue = min(a.holdsDue, a.due(c))
+	a.holdsDue = min(a.holdsDue, look)
 	t := &a.cur
 	t.served++
 	if t.wanted && c.mode == lease.Exclusive {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -87,6 +88,8 @@ const maxBlockers = 4
 // reads without the mutex is written once, before ready.
 type claimTrace struct {
 	call      *telemetry.Call
+	owing     atomic.Bool // it is wanted elsewhere, and was when there was no span yet
+	shared    bool
 	counted   bool // in told.following
 	annotated bool // the store was told
 	ahead     int
@@ -115,7 +118,7 @@ func (a *actor) classOf() *telemetry.Class {
 // more often than a store could grant them. Recording costs as much as a hand-off.
 const (
 	recordEvery = 10 * time.Microsecond // on an average of
-	recordBurst = 100 * time.Millisecond
+	recordBurst = 10 * time.Millisecond
 )
 
 // allow says whether the durations of one more call are recorded. (The generic cell
@@ -142,6 +145,7 @@ func (a *actor) follow(c *claim) {
 	}
 	x := c.more.trace
 	x.counted = true
+	x.shared = c.mode == lease.Shared
 	a.told.following++
 	x.ahead = a.waiting.n
 	x.behind = x.ahead > 0 || a.inUse()
@@ -179,6 +183,9 @@ func (a *actor) linkGranted(c *claim) {
 		}
 	}
 	x.events = a.eventsSince(c.since)
+	if t.wanted {
+		x.owing.Store(true)
+	}
 }
 
 // heldElsewhere is a hold in another process, from when it was known to have the
@@ -261,8 +268,6 @@ type wall struct {
 	is  time.Time
 }
 
-func (c *Coordinator) wall() wall { return wall{c.clock.now(), time.Now()} }
-
 func (w wall) time(at instant) time.Time { return w.is.Add(at.sub(w.now)) }
 
 func (w wall) events(events []event) (all []telemetry.Event) {
@@ -272,18 +277,19 @@ func (w wall) events(events []event) (all []telemetry.Event) {
 	return all
 }
 
-// waited puts together what is told of a claim's wait that ended at a given moment.
-func (a *actor) waited(c *claim, o telemetry.Outcome, to instant) telemetry.Wait {
-	x, w := c.more.trace, a.c.wall()
+// waited puts together what is told of a claim's wait. Nothing of it changes any
+// more. It is for telemetry's goroutine, and says nothing that has to be asked for.
+func (a *actor) waited(x *claimTrace, o telemetry.Outcome, by telemetry.Path, from, to instant) telemetry.Wait {
+	w := a.c.clock.wall()
 	events := w.events(x.events)
 	if x.behind {
-		queued := telemetry.Event{Name: telemetry.EventQueued, At: w.time(c.since)}
+		queued := telemetry.Event{Name: telemetry.EventQueued, At: w.time(from)}
 		queued.With = append(queued.With, telemetry.AttrAhead.Int(x.ahead))
 		events = append([]telemetry.Event{queued}, events...)
 	}
 	return telemetry.Wait{
-		Key: a.key, Class: a.classOf(), Shared: c.mode == lease.Shared, Outcome: o, Waited: true,
-		Ahead: x.ahead, From: w.time(c.since), To: w.time(to), Blockers: x.blockers, Events: events,
+		Key: a.key, Class: a.classOf(), Shared: x.shared, Outcome: o, Path: by,
+		Ahead: x.ahead, From: w.time(from), To: w.time(to), Blockers: x.blockers, Events: events,
 	}
 }
 
@@ -292,11 +298,16 @@ func (a *actor) tellFailed(c *claim, waited time.Duration, o telemetry.Outcome) 
 	if c.timed {
 		a.classOf().Waited(c.mode == lease.Shared, o, waited)
 	}
-	if call := c.call(); call != nil {
-		w := a.waited(c, o, c.since.add(waited))
-		w.Holder = c.more.holder
-		call.NoHold(w)
+	call := c.call()
+	if call == nil {
+		return
 	}
+	x, holder, from := c.more.trace, c.more.holder, c.since
+	call.NoHold(true, func() telemetry.Wait {
+		w := a.waited(x, o, "", from, from.add(waited))
+		w.Holder = holder
+		return w
+	})
 }
 
 // tellAcquired tells of a call that holds now, whether it had to wait or not. The
@@ -305,11 +316,7 @@ func (h *Hold) tellAcquired(how *call, mustWait bool) {
 	a, c := h.actor, h.claim
 	if h.number > 0 { // inside already: it is no hold of its own
 		if how.trace != nil {
-			now := time.Now()
-			how.trace.NoHold(telemetry.Wait{
-				Key: a.key, Class: a.classOf(), Shared: h.mode == lease.Shared, Outcome: telemetry.Acquired,
-				Path: telemetry.PathReentry, Token: h.token, From: now, To: now,
-			})
+			h.tellReentered(how.trace)
 		}
 		return
 	}
@@ -319,36 +326,58 @@ func (h *Hold) tellAcquired(how *call, mustWait bool) {
 	if how.trace == nil {
 		return
 	}
-	w := a.waited(c, telemetry.Acquired, c.granted)
-	w.Path, w.Token, w.Waited = c.path.name(), c.token, mustWait
-	h.parent = how.trace.Acquired(w)
+	x, from, to, by, token := c.more.trace, c.since, c.granted, c.path.name(), c.token
+	h.parent = how.trace.Acquired(telemetry.Grant{
+		Key: a.key, Class: a.classOf(), Shared: x.shared, Path: by, Token: token, At: a.c.clock.wall().time(to), Waited: mustWait,
+	}, func() telemetry.Wait {
+		w := a.waited(x, telemetry.Acquired, by, from, to)
+		w.Token = token
+		return w
+	})
+	if !x.owing.Load() {
+		return
+	}
 	a.mu.Lock()
-	if c.state == granted && a.cur.wanted {
+	if c.state == granted {
 		a.annotate(c) // it was wanted before there was anything to say
 	}
 	a.unlock()
 }
 
+// tellReentered tells of a call that was inside already, if that was asked for.
+func (h *Hold) tellReentered(call *telemetry.Call) {
+	a, now, shared, token := h.actor, time.Now(), h.mode == lease.Shared, h.token
+	call.NoHold(false, func() telemetry.Wait {
+		return telemetry.Wait{
+			Key: a.key, Class: a.classOf(), Shared: shared, Outcome: telemetry.Acquired, Path: telemetry.PathReentry,
+			Token: token, From: now, To: now,
+		}
+	})
+}
+
 // tellEnded tells of a hold that is over, for the reason given.
 func (a *actor) tellEnded(c *claim, why error, now instant) {
-	class, shared, o := a.classOf(), c.mode == lease.Shared, endOf(why)
+	o := endOf(why)
 	if c.timed && o != telemetry.Released { // Unlock records the others when the mutex is free
-		lasted := now.sub(c.granted)
-		a.out.told = append(a.out.told, func() { class.Ended(shared, o, lasted) })
+		class, shared, lasted := a.classOf(), c.mode == lease.Shared, now.sub(c.granted)
+		a.out.told = append(a.out.told, func() { class.Held(shared, o, lasted) })
 	}
 	if c.more == nil || c.more.trace == nil {
 		return
 	}
-	x, w := c.more.trace, a.c.wall()
-	end := telemetry.End{Outcome: o, At: w.time(now), Events: w.events(ofHolds(a.eventsSince(c.granted)))}
-	if o == telemetry.Lost {
-		end.Cause = causeOf(why)
-	}
+	x, events := c.more.trace, ofHolds(a.eventsSince(c.granted))
 	a.unfollow(x)
 	if t := &a.cur; t.shows == x {
 		t.shows, t.unsay = nil, true
 	}
-	a.out.told = append(a.out.told, func() { x.call.Ended(end) })
+	a.out.told = append(a.out.told, func() {
+		w := a.c.clock.wall()
+		end := telemetry.End{Outcome: o, At: w.time(now), Events: w.events(events)}
+		if o == telemetry.Lost {
+			end.Cause = causeOf(why)
+		}
+		x.call.Ended(end)
+	})
 }
 
 // tellLease tells of a lease that is over.
@@ -360,7 +389,7 @@ func (a *actor) tellLease(why error, now instant) {
 	if t.lapsed {
 		why = errNotRenewed
 	}
-	w := a.c.wall()
+	w := a.c.clock.wall()
 	l := telemetry.Lease{
 		Key: a.key, Class: a.classOf(), Shared: t.mode == lease.Shared, Path: telemetry.PathRedis, Asker: t.asker, Holds: t.served,
 		From: w.time(t.wonAt), To: w.time(now), Outcome: endOf(why), Events: w.events(a.eventsSince(t.wonAt)),
@@ -390,14 +419,14 @@ func (a *actor) tellRenewed(due, until, now instant) {
 	if a.holds.first != nil {
 		alarm.Trace, alarm.Stack = a.holds.first.call().Hold(), a.holds.first.placed()
 	}
-	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
+	a.out.raise = append(a.out.raise, alarm)
 }
 
 // alarm is what all alarms of the key say.
 func (a *actor) alarm(kind telemetry.AlarmKind, since, now instant, limit time.Duration) telemetry.Alarm {
 	a.tell(telemetry.EventAlarm, now, telemetry.AttrAlarm.String(string(kind)))
 	return telemetry.Alarm{
-		Kind: kind, Key: a.key, Class: a.classOf().Name(), Since: a.c.wall().time(since), Lasted: now.sub(since), Limit: limit,
+		Kind: kind, Key: a.key, Class: a.classOf().Name(), Since: a.c.clock.wall().time(since), Lasted: now.sub(since), Limit: limit,
 		Waiters: a.waiting.n, Wanted: a.cur.wanted,
 	}
 }
@@ -416,7 +445,7 @@ func (a *actor) heldLong(c *claim, now instant) {
 	alarm := a.alarm(telemetry.LongHold, c.granted, now, a.c.holdAlarm)
 	alarm.Owner, alarm.Mode, alarm.Token = lease.Owner(a.c.id, a.cur.ticket), c.mode.String(), c.token
 	alarm.Trace, alarm.Stack = c.call().Hold(), c.placed()
-	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
+	a.out.raise = append(a.out.raise, alarm)
 }
 
 // readLong raises the alarm of readers that passed the gate, and stay inside while
@@ -426,7 +455,7 @@ func (a *actor) readLong(now instant) {
 	alarm := a.alarm(telemetry.LongHold, g.shutAt, now, a.c.holdAlarm)
 	alarm.Owner, alarm.Mode, alarm.Token = lease.Owner(a.c.id, a.cur.ticket), lease.Shared.String(), g.token.Load()
 	g.alarmed = true
-	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
+	a.out.raise = append(a.out.raise, alarm)
 }
 
 // waitsLong raises the alarm of a wait, if it still waits.
@@ -443,7 +472,7 @@ func (a *actor) waitsLong(c *claim) {
 	} else if n := len(a.cur.heldBy); n > 0 {
 		alarm.Trace = telemetry.ParseTrace(a.cur.heldBy[n-1].trace)
 	}
-	a.out.told = append(a.out.told, func() { a.c.tel.Raise(alarm) })
+	a.out.raise = append(a.out.raise, alarm)
 }
 
 // annotate has the store told of a hold's trace, once, so that those who wait
@@ -455,7 +484,11 @@ func (a *actor) annotate(c *claim) {
 	}
 	trace := telemetry.FormatTrace(c.call().Hold())
 	if trace == "" {
-		return
+		// It has just been granted. Whoever begins its span looks here afterwards.
+		c.more.trace.owing.Store(true)
+		if trace = telemetry.FormatTrace(c.call().Hold()); trace == "" {
+			return
+		}
 	}
 	c.more.trace.annotated, t.annotated = true, true
 	t.shows, t.unsay = c.more.trace, false

@@ -91,14 +91,24 @@ type Wait struct {
 	Class    *Class
 	Shared   bool
 	Outcome  Outcome
-	Path     Path // Acquired
+	Path     Path // "": it failed
 	Token    uint64
-	Waited   bool // it did not enter at once
-	Ahead    int  // callers of this process before it
+	Ahead    int // callers of this process before it
 	Holder   string
 	From, To time.Time
 	Blockers []Blocker
 	Events   []Event
+}
+
+// Grant is the beginning of a hold.
+type Grant struct {
+	Key    string
+	Class  *Class
+	Shared bool
+	Path   Path
+	Token  uint64
+	At     time.Time
+	Waited bool // it did not enter at once
 }
 
 // End is what became of a hold.
@@ -109,53 +119,68 @@ type End struct {
 	Events  []Event
 }
 
-// Acquired makes the span of a call that now holds, and begins that of the hold.
-// It returns the context for the work under the lock.
-func (c *Call) Acquired(w Wait) context.Context {
+// Acquired begins the span of a hold, and makes that of the wait before it. It
+// returns the context for the work under the lock, which is held already: what can
+// be done later, such as asking for the wait, is.
+func (c *Call) Acquired(g Grant, wait func() Wait) context.Context {
 	ctx := c.ctx
-	var wait trace.Span
-	if w.Waited || c.all {
-		ctx, wait = c.start(ctx, w, SpanAcquire, w.From, c.links(w.Blockers)...)
-		if wait == nil {
-			return c.ctx
+	if g.Waited || c.all {
+		if c.root { // the hold's span is to be in the trace that the wait begins
+			w := wait()
+			within, span := c.startWait(ctx, w)
+			if span == nil {
+				return c.ctx
+			}
+			ctx = within
+			c.t.spans.put(func() { c.t.finish(span, w.To, w.Events, w.Outcome, "") })
+		} else {
+			c.t.spans.put(func() { c.makeWait(wait()) })
 		}
-		c.t.end(wait, w.To, w.Events, w.Outcome, "")
 	}
-	if !c.root {
-		ctx = c.ctx // a sibling of the wait, not a child
-	}
-	ctx, hold := c.start(ctx, w, SpanHold, w.To)
-	if hold == nil || !hold.SpanContext().IsSampled() {
+	within, span := c.start(ctx, SpanHold, trace.WithTimestamp(g.At), g.Class.spans[modeOf(g.Shared)][g.Path], c.names(g.Key, g.Token))
+	if span == nil || !span.SpanContext().IsSampled() {
 		return c.ctx
 	}
-	c.hold.Store(&holdSpan{hold, hold.SpanContext()})
-	return ctx
+	c.hold.Store(&holdSpan{span, span.SpanContext()})
+	return within
 }
 
 // NoHold makes the span of a call that begins no hold: it failed, or was inside
 // already.
-func (c *Call) NoHold(w Wait) {
-	if !w.Waited && !c.all {
-		return
+func (c *Call) NoHold(waited bool, wait func() Wait) {
+	if waited || c.all {
+		c.t.spans.put(func() { c.makeWait(wait()) })
 	}
-	c.t.spans.put(func() {
-		// The call's context may have ended; a span of what happened before may be
-		// made all the same.
-		if _, span := c.start(context.WithoutCancel(c.ctx), w, SpanAcquire, w.From, c.links(w.Blockers)...); span != nil {
-			c.t.finish(span, w.To, w.Events, w.Outcome, "")
-		}
-	})
 }
 
-// Ended ends the span of the hold. It never blocks, and may be called anywhere.
-func (c *Call) Ended(e End) {
-	if c == nil {
-		return
-	}
-	if h := c.hold.Load(); h != nil && !c.ended.Swap(true) {
-		c.t.end(h.span, e.At, e.Events, e.Outcome, e.Cause)
+func (c *Call) makeWait(w Wait) {
+	// The call's context may have ended since; what happened before may be told all
+	// the same.
+	if _, span := c.startWait(context.WithoutCancel(c.ctx), w); span != nil {
+		c.t.finish(span, w.To, w.Events, w.Outcome, "")
 	}
 }
+
+func (c *Call) startWait(ctx context.Context, w Wait) (context.Context, trace.Span) {
+	attrs := []attribute.KeyValue{AttrAhead.Int(w.Ahead)}
+	if w.Holder != "" {
+		attrs = append(attrs, AttrHolder.String(w.Holder))
+	}
+	return c.start(ctx, SpanAcquire, trace.WithTimestamp(w.From), trace.WithLinks(c.links(w.Blockers)...),
+		w.Class.spans[modeOf(w.Shared)][w.Path], trace.WithAttributes(attrs...), c.names(w.Key, w.Token))
+}
+
+// Ended ends the span of the hold. It is for the goroutine of Later: a span's end
+// runs exporters.
+func (c *Call) Ended(e End) {
+	if h := c.hold.Load(); h != nil && !c.ended.Swap(true) {
+		c.t.finish(h.span, e.At, e.Events, e.Outcome, e.Cause)
+	}
+}
+
+// Later has a function run on the goroutine that may meet the code of others. It
+// does not block; where that goroutine hangs, the function is dropped and counted.
+func (t *Telemetry) Later(f func()) { t.spans.put(f) }
 
 // Hold returns what leads to the span of the hold, also when it has ended; it is
 // not valid where there is none.
@@ -170,31 +195,28 @@ func (c *Call) Hold() trace.SpanContext {
 }
 
 // start begins a span. A tracer that panics makes none.
-func (c *Call) start(ctx context.Context, w Wait, name string, at time.Time, links ...trace.Link) (of context.Context, span trace.Span) {
+func (c *Call) start(ctx context.Context, name string, with ...trace.SpanStartOption) (within context.Context, span trace.Span) {
 	defer func() {
 		if recover() != nil {
 			c.t.dropped.Add(1)
-			of, span = ctx, nil
+			within, span = ctx, nil
 		}
 	}()
-	attrs := []attribute.KeyValue{AttrClass.String(w.Class.name), AttrMode.String(modes[modeOf(w.Shared)])}
-	if w.Path != "" {
-		attrs = append(attrs, AttrPath.String(string(w.Path)))
-	}
-	if name == SpanAcquire {
-		attrs = append(attrs, AttrAhead.Int(w.Ahead))
-		if w.Holder != "" {
-			attrs = append(attrs, AttrHolder.String(w.Holder))
-		}
-	}
-	if c.t.conf.KeyAttribute {
-		attrs = append(attrs, AttrKey.String(w.Key))
-		if w.Token > 0 {
-			attrs = append(attrs, AttrToken.Int64(int64(w.Token)))
-		}
-	}
-	return c.tracer.Start(ctx, name, trace.WithTimestamp(at), trace.WithLinks(links...), trace.WithAttributes(attrs...))
+	return c.tracer.Start(ctx, name, with...)
 }
+
+// names are the key and the token, where they were asked for.
+func (c *Call) names(key string, token uint64) trace.SpanStartOption {
+	switch {
+	case !c.t.conf.KeyAttribute:
+		return noAttributes
+	case token == 0:
+		return trace.WithAttributes(AttrKey.String(key))
+	}
+	return trace.WithAttributes(AttrKey.String(key), AttrToken.Int64(int64(token)))
+}
+
+var noAttributes trace.SpanStartOption = trace.WithAttributes()
 
 // links leads to the holds that were in the way, as far as they are traced, each
 // once.
@@ -212,11 +234,6 @@ func (c *Call) links(blockers []Blocker) (links []trace.Link) {
 		links = append(links, trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{AttrLink.String(string(b.Relation))}})
 	}
 	return links
-}
-
-// end has a span end on the goroutine for it.
-func (t *Telemetry) end(span trace.Span, at time.Time, events []Event, o Outcome, cause string) {
-	t.spans.put(func() { t.finish(span, at, events, o, cause) })
 }
 
 func (t *Telemetry) finish(span trace.Span, at time.Time, events []Event, o Outcome, cause string) {

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Class is a class of keys, with the attributes of its metrics made beforehand.
@@ -19,6 +20,8 @@ type Class struct {
 	// By mode (0: exclusive, 1: shared) and outcome.
 	wait, hold [2]map[Outcome][]metric.RecordOption
 	plain      []metric.RecordOption
+	// By mode and path; the path of a failed call is "".
+	spans [2]map[Path]trace.SpanStartOption
 }
 
 // Name returns the name of the class.
@@ -37,6 +40,7 @@ func modeOf(shared bool) int {
 var (
 	waitOutcomes = []Outcome{Acquired, Busy, Timeout, Canceled, Refused, Unavailable, Closed}
 	holdOutcomes = []Outcome{Released, Lost, Expired, Closed}
+	paths        = []Path{PathRetained, PathLocal, PathRedis, PathHandoff, PathReentry}
 )
 
 func newClass(t *Telemetry, name string) *Class {
@@ -49,6 +53,10 @@ func newClass(t *Telemetry, name string) *Class {
 		}
 		for _, o := range holdOutcomes {
 			c.hold[i][o] = c.options(i, o)
+		}
+		c.spans[i] = map[Path]trace.SpanStartOption{"": trace.WithAttributes(AttrClass.String(name), AttrMode.String(modes[i]))}
+		for _, p := range paths {
+			c.spans[i][p] = trace.WithAttributes(AttrClass.String(name), AttrMode.String(modes[i]), AttrPath.String(string(p)))
 		}
 	}
 	for _, k := range []AlarmKind{LongHold, LongWait, LateRenewal} {
@@ -141,12 +149,7 @@ func (c *Class) Held(shared bool, o Outcome, d time.Duration) {
 	c.t.record(c.t.hold, d, c.hold[modeOf(shared)][o])
 }
 
-// Ended is Held for where nothing may block.
-func (c *Class) Ended(shared bool, o Outcome, d time.Duration) {
-	c.t.spans.put(func() { c.Held(shared, o, d) })
-}
-
-// Renewed records how long after it was due a renewal was in. It does not block.
+// Renewed records how long after it was due a renewal was in.
 func (c *Class) Renewed(late time.Duration) {
-	c.t.spans.put(func() { c.t.record(c.t.lateness, max(late, 0), c.plain) })
+	c.t.record(c.t.lateness, max(late, 0), c.plain)
 }

@@ -25,19 +25,14 @@ type Lease struct {
 // LeaseSpans says that leases are to be told of, if a traced call asked for them.
 func (t *Telemetry) LeaseSpans() bool { return t.conf.LeaseSpans }
 
-// Lease makes the span of a lease. It does not block.
+// Lease makes the span of a lease. It is for the goroutine of Later.
 func (t *Telemetry) Lease(l Lease) {
-	t.spans.put(func() {
-		attrs := []attribute.KeyValue{
-			AttrClass.String(l.Class.name), AttrMode.String(modes[modeOf(l.Shared)]), AttrPath.String(string(l.Path)), AttrHolds.Int(l.Holds),
-		}
-		if t.conf.KeyAttribute {
-			attrs = append(attrs, AttrKey.String(l.Key))
-		}
-		_, span := l.Asker.tracer.Start(context.Background(), SpanLease, trace.WithNewRoot(), trace.WithTimestamp(l.From),
-			trace.WithLinks(l.Asker.asLink()...), trace.WithAttributes(attrs...))
+	c := l.Asker
+	_, span := c.start(context.Background(), SpanLease, trace.WithNewRoot(), trace.WithTimestamp(l.From), trace.WithLinks(c.asLink()...),
+		l.Class.spans[modeOf(l.Shared)][l.Path], trace.WithAttributes(AttrHolds.Int(l.Holds)), c.names(l.Key, 0))
+	if span != nil {
 		t.finish(span, l.To, l.Events, l.Outcome, l.Cause)
-	})
+	}
 }
 
 // asLink leads to the hold of the call, or, where it came to none, to its caller's
