@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 const (
@@ -22,6 +23,35 @@ const (
 type answer struct {
 	info lease.Info
 	err  error
+}
+
+// fleet fills in what the store says of other processes.
+func (p *picture) fleet(ctx context.Context, ranks []rank) {
+	var keys []string
+	idle := map[string]bool{}
+	p.Fleet = &Fleet{Keys: []FleetKey{}}
+	for _, r := range ranks {
+		k := &p.graph.keys[r.key]
+		switch {
+		case r.wait == 0 && !r.wanted:
+		case len(keys) == maxAsked:
+			p.Fleet.More++
+		default:
+			keys = append(keys, k.Key)
+			idle[k.Key] = len(k.Holds)+k.Readers == 0
+		}
+	}
+	answers := inspect(ctx, keys, p.h.c.Inspect)
+	p.Fleet.At = time.Now()
+	var infos []lease.Info
+	for i, a := range answers {
+		p.Fleet.Keys = append(p.Fleet.Keys, p.h.fleetKey(keys[i], a, p.Fleet.At))
+		if a.err == nil {
+			infos = append(infos, a.info)
+		}
+	}
+	waits := processWaits(infos, p.Fleet.At, p.ID, func(key string) bool { return idle[key] })
+	p.Cycles = append(p.Cycles, fleetCycles(waits)...)
 }
 
 // inspect asks the store about keys, all at the same time. What is not answered
@@ -88,6 +118,15 @@ func (h *handler) process(owner string, mode lease.Mode, ttl time.Duration, sinc
 		p.Age = seconds(max(at.Sub(since), 0)) // by the store's clock, which may go before ours
 	}
 	return p
+}
+
+// remoteTrace returns where the span of a hold in another process is, or nil.
+func (h *handler) remoteTrace(traceparent string) *Trace {
+	span := telemetry.ParseTrace(traceparent)
+	if !span.IsValid() {
+		return nil
+	}
+	return &Trace{TraceID: span.TraceID().String(), SpanID: span.SpanID().String(), URL: h.conf.telemetry.URL(span)}
 }
 
 // processWait is a process that waits for another.

@@ -2,6 +2,7 @@ package lockz
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/coordinator"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Option is an option of [Handler].
@@ -17,6 +19,7 @@ type Option func(*config)
 type config struct {
 	title      string
 	checkEvery time.Duration
+	telemetry  telemetry.Config
 }
 
 // WithTitle sets a name for the page, so that those of several services can be
@@ -37,10 +40,11 @@ func Handler(c *coordinator.Coordinator, opts ...Option) http.Handler {
 	if c == nil {
 		panic("lockz: the coordinator is nil")
 	}
-	h := &handler{c: c, conf: config{checkEvery: 30 * time.Second}, turn: make(chan struct{}, 1)}
+	h := &handler{c: c, conf: config{checkEvery: 30 * time.Second}, turn: make(chan struct{}, 1), fleetTurn: make(chan struct{}, 1)}
 	for _, o := range opts {
 		o(&h.conf)
 	}
+	h.conf.telemetry = c.Settings().Telemetry
 	h.check = newChecker(c.Check, h.conf.checkEvery)
 	return h
 }
@@ -49,7 +53,8 @@ type handler struct {
 	c     *coordinator.Coordinator
 	conf  config
 	check *checker
-	turn  chan struct{} // has room for one: pages are made one after the other
+	// Have room for one: who makes a page, and who asks the store for one.
+	turn, fleetTurn chan struct{}
 }
 
 // Limits of what is asked for.
@@ -92,37 +97,40 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	select {
-	case h.turn <- struct{}{}:
-	case <-r.Context().Done():
-		return
+	p := h.look(r.Context(), asked)
+	if p == nil || r.Context().Err() != nil {
+		return // nobody reads it
 	}
 	var body bytes.Buffer
-	err := h.write(&body, r, asked)
-	<-h.turn
-	switch {
-	case r.Context().Err() != nil:
-	case err != nil:
+	if err := p.write(&body); err != nil {
 		http.Error(w, "the page can't be made: "+err.Error(), http.StatusInternalServerError)
-	default:
-		w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-		_, _ = w.Write(body.Bytes()) // who doesn't read it any more doesn't miss it
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	_, _ = w.Write(body.Bytes()) // who doesn't read it any more doesn't miss it
+}
+
+// write writes the page as what was asked for.
+func (p *picture) write(body *bytes.Buffer) error {
+	if !p.asked.json {
+		return page.Execute(body, p.view())
+	}
+	encoder := json.NewEncoder(body)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(p.Page)
+}
+
+// enter waits for a turn, and says false where nobody waits for the page any more.
+func enter(ctx context.Context, turn chan struct{}) bool {
+	select {
+	case turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
-// write makes the page.
-func (h *handler) write(body *bytes.Buffer, r *http.Request, asked request) error {
-	p := h.look(r.Context(), asked)
-	if r.Context().Err() != nil {
-		return nil // nobody reads it
-	}
-	if asked.json {
-		encoder := json.NewEncoder(body)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(p.Page)
-	}
-	return page.Execute(body, newView(p, asked))
-}
+func leave(turn chan struct{}) { <-turn }
 
 // read reads what is asked for. What is out of its limits is put within them.
 func read(r *http.Request) (request, bool) {

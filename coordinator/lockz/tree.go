@@ -28,14 +28,11 @@ type twig struct {
 	held []*branch
 }
 
-// forest makes the tree: each key that is waited for and wanted stands in it once,
-// at the top if no holder of it waits itself, or all do.
+// forest makes the trees. A key stands in them once.
 type forest struct {
-	g       *graph
-	blocks  map[int][]int // key → keys waited for, which its waiters hold
-	met     map[int]bool
-	left    int
-	longest func(key int) Seconds
+	g    *graph
+	met  map[int]bool
+	left int // keys that there is room for
 }
 
 // grow returns the trees of the given keys, which are sorted. Keys that another

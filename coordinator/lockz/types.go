@@ -23,7 +23,8 @@ type Page struct {
 
 	Query string `json:"query"` // what the keys below had to have in them
 
-	Cycles []Cycle `json:"cycles"`
+	Cycles     []Cycle `json:"cycles"` // those of processes, which are possible ones, last
+	MoreCycles int     `json:"more_cycles"`
 
 	Waits     []Wait `json:"waits"` // the longest first
 	MoreWaits int    `json:"more_waits"`
@@ -129,7 +130,6 @@ type Waiter struct {
 	Try     bool      `json:"try,omitempty"` // a TryLock, which waits for the store's answer only
 	Age     Seconds   `json:"age"`
 	Since   time.Time `json:"since"`
-	Trace   *Trace    `json:"trace,omitempty"`
 	Place   string    `json:"place,omitempty"`
 }
 

@@ -1,0 +1,170 @@
+package lockz
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+//go:embed page.html page.css page.js
+var files embed.FS
+
+func file(name string) string {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
+
+var (
+	style  = file("page.css")
+	script = file("page.js")
+
+	// page escapes all that it is given, but for style and script.
+	page = template.Must(template.New("page").Parse(file("page.html")))
+
+	// policy lets the page have its own style and script and nothing else, so that
+	// what might slip in does nothing.
+	policy = strings.Join([]string{
+		"default-src 'none'", "style-src " + digest(style), "script-src " + digest(script), "connect-src 'self'",
+		"img-src data:", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
+	}, "; ")
+)
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// view is what the HTML is made of.
+type view struct {
+	*Page
+	Style  template.CSS
+	Script template.JS
+
+	Refresh int // seconds; 0: never
+	Limit   int
+	Each    int
+	Counts  []Count // Page.Totals, in an order that makes sense
+
+	Branches     []Branch
+	MoreBranches int
+
+	AsJSON, WithFleet, WithoutFleet, Whole string // addresses
+}
+
+// Count is one of Page.Totals.
+type Count struct {
+	Name  string
+	Count uint64
+}
+
+// Branch is a key that is waited for, in the tree of who is in whose way.
+type Branch struct {
+	Key     Name
+	Holds   []Hold // some of those who have it
+	More    int    // other holds
+	Readers int
+	Holder  string // another process that has it
+	Phase   string
+	Cycle   bool
+
+	Waits     []Twig // calls that hold up others
+	Rest      int    // other calls
+	Longest   Seconds
+	MoreBelow int // keys below that there was no room for
+}
+
+// Twig is a call that waits, and what it holds up.
+type Twig struct {
+	Caller int
+	Mode   string
+	Age    Seconds
+	Cycle  bool
+	Held   []Branch
+}
+
+func (p *picture) view() *view {
+	v := &view{
+		Page: &p.Page, Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // they are files of this package
+		Refresh: p.asked.refresh, Limit: p.asked.limit, Each: p.asked.each, MoreBranches: p.rest,
+	}
+	if p.asked.fleet && v.Refresh > 0 {
+		v.Refresh = max(v.Refresh, fleetRefresh)
+	}
+	for _, t := range p.total {
+		v.Counts = append(v.Counts, Count{strings.ReplaceAll(t.name, "_", " "), t.count})
+	}
+	for _, b := range p.tree {
+		v.Branches = append(v.Branches, p.branch(b))
+	}
+	v.AsJSON = p.asked.address(func(r *request) { r.json = true })
+	v.WithFleet = p.asked.address(func(r *request) { r.fleet = true })
+	v.WithoutFleet = p.asked.address(func(r *request) { r.fleet = false })
+	v.Whole = p.asked.address(func(r *request) { r.query, r.limit = "", defaultLimit })
+	return v
+}
+
+// maxHoldsShown is how many holders of a key the tree names.
+const maxHoldsShown = 3
+
+// branch returns a branch in words. The numbers of callers are those of the Page.
+func (p *picture) branch(b *branch) Branch {
+	k := &p.graph.keys[b.key]
+	shown := Branch{
+		Key: nameOf(k.Key), Readers: k.Readers, Holder: clip(k.Holder), Phase: k.Phase, Cycle: b.loop,
+		Rest: b.rest, MoreBelow: b.more, More: max(len(k.Holds)-maxHoldsShown, 0),
+	}
+	for i := range k.Holds[:len(k.Holds)-shown.More] {
+		hold := &k.Holds[i]
+		h := Hold{Mode: hold.Mode.String(), Age: seconds(hold.Age), Trace: p.trace(hold)}
+		if p.elsewhere(hold.Owner) {
+			h.Caller = p.caller(hold.Owner)
+		}
+		shown.Holds = append(shown.Holds, h)
+	}
+	for i := range k.Waiters {
+		shown.Longest = max(shown.Longest, seconds(k.Waiters[i].Waited))
+	}
+	for _, t := range b.open {
+		w := p.graph.waiter(t.wait)
+		twig := Twig{Mode: w.Mode.String(), Age: seconds(w.Waited), Cycle: p.graph.stuck[t.wait]}
+		if len(w.Owners) > 0 {
+			twig.Caller = p.caller(w.Owners[0])
+		}
+		for _, held := range t.held {
+			twig.Held = append(twig.Held, p.branch(held))
+		}
+		shown.Waits = append(shown.Waits, twig)
+	}
+	return shown
+}
+
+// address returns the page's address with something changed, without its path.
+func (r request) address(change func(*request)) string {
+	change(&r)
+	values := url.Values{}
+	number := func(name string, n, standard int) {
+		if n != standard {
+			values.Set(name, strconv.Itoa(n))
+		}
+	}
+	if r.query != "" {
+		values.Set("q", r.query)
+	}
+	number("limit", r.limit, defaultLimit)
+	number("each", r.each, defaultEach)
+	number("refresh", r.refresh, defaultRefresh)
+	if r.fleet {
+		values.Set("fleet", "1")
+	}
+	if r.json {
+		values.Set("format", "json")
+	}
+	return "?" + values.Encode()
+}
