@@ -55,11 +55,18 @@ func (d driver) failed(t *testing.T, request string) string {
 // finish has a request unlock, and end.
 func (d driver) finish(request string) { d.Send("finish " + request) }
 
-// waiters waits until that many calls of the process wait for a key, and the others know.
+// waiters waits until that many calls of the process wait for a key, and the process is in its queue.
 func (d driver) waiters(t *testing.T, key, number string) {
 	t.Helper()
 	d.Send("waiters " + key + " " + number)
 	d.Expect(t, "waits "+key)
+}
+
+// wanted waits until the process knows that another wants a key that it has.
+func (d driver) wanted(t *testing.T, key string) {
+	t.Helper()
+	d.Send("wanted " + key)
+	d.Expect(t, "wanted "+key)
 }
 
 // told waits until Redis knows the trace of who has the key.

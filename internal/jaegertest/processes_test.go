@@ -35,6 +35,7 @@ func TestAWaitLeadsToTheHoldOfAnotherService(t *testing.T) {
 			checkout.told(t, key)
 			invoice := billing.serve(t, "invoice", asMutex, key, 0)
 			billing.waiters(t, key, "1")
+			checkout.wanted(t, key)
 			checkout.finish("order")
 			invoicing, invoiceToken := billing.holds(t, "invoice")
 			billing.finish("invoice")

@@ -116,6 +116,12 @@ func (s *service) act(ctx context.Context, words []string) {
 		exitIf(err)
 		await(func() bool { return s.waits(words[1], waiters) })
 		faults.Say("waits %s", words[1])
+	case "wanted":
+		await(func() bool {
+			k, ok := s.snapshot(words[1])
+			return ok && k.Wanted
+		})
+		faults.Say("wanted %s", words[1])
 	case "told":
 		await(func() bool { return s.told(ctx, words[1]) })
 		faults.Say("known %s", words[1])
@@ -171,12 +177,17 @@ func (s *service) lock(ctx context.Context, mode, key string, limit time.Duratio
 
 // waits says whether that many calls wait here, and, where no lease is here, the process has its place in the queue.
 func (s *service) waits(key string, waiters int) bool {
+	k, ok := s.snapshot(key)
+	return ok && len(k.Waiters) == waiters && (k.Phase == "queued" || k.Phase == "held")
+}
+
+func (s *service) snapshot(key string) (coordinator.KeySnapshot, bool) {
 	for _, k := range s.c.Snapshot().Keys {
 		if k.Key == key {
-			return len(k.Waiters) == waiters && (k.Phase == "queued" || k.Phase == "held")
+			return k, true
 		}
 	}
-	return false
+	return coordinator.KeySnapshot{}, false
 }
 
 // told says whether Redis knows the trace of who has the key.
