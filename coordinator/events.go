@@ -96,6 +96,7 @@ func (a *actor) stray(ticket lease.Ticket, now instant) {
 			return
 		}
 	}
+	a.class.CompareAndSwap(nil, a.c.tel.Other()) // what is counted now stays in its class
 	a.stats.Orphans++
 	a.owe(ticket, false, now)
 	// Its kind is not known. Released as a read/write lock's it is left alone if

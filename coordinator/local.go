@@ -103,7 +103,7 @@ func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 func (a *actor) enqueue(h *Hold) {
 	c := h.claim
 	c.begin(h)
-	a.follow(c)
+	a.queue(c)
 	a.waiting.push(c)
 	a.came++
 	c.nth = a.came

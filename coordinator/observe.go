@@ -10,8 +10,8 @@ import (
 // Telemetry returns what the coordinator tells by, for packages on top of it.
 func (c *Coordinator) Telemetry() *telemetry.Telemetry { return c.tel }
 
-// FlushTelemetry waits until all spans, log lines and alarms so far were handed to
-// who is told of them, or ctx ends: for a test, or a program about to end. It does
+// FlushTelemetry waits until all spans and alarms so far were handed to who is told
+// of them, or ctx ends: for a test, or a program about to end. It does
 // not flush a provider: that is the program's. Close does the same.
 func (c *Coordinator) FlushTelemetry(ctx context.Context) error {
 	if ctx == nil {

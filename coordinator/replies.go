@@ -66,7 +66,7 @@ func (a *actor) answered(f *flight, r lease.Reply, sent, now instant) {
 			a.tell(telemetry.EventDenied, now, telemetry.AttrHolder.String(r.Holder))
 		}
 		if r.Trace != "" || r.Holder != t.holder {
-			t.keptBy(r.Trace, now) // of another holder perhaps nothing is known
+			t.keptBy(r.Trace, sent) // of another holder perhaps nothing is known
 		}
 		t.answered, t.seen, t.holder, t.rank = sent, r.Token, r.Holder, r.Rank
 		t.lookAt = a.nextLook(r, sent, now)

@@ -132,7 +132,7 @@ func (a *actor) want(now instant) {
 	t.wantLook = checkHoldAfter
 	t.wanted, t.wantFrom, t.wantNth, t.spent = true, now, a.came, 0
 	a.tell(telemetry.EventWanted, now)
-	for c := a.holds.first; c != nil && !t.annotated; c = c.next {
+	for c := a.holds.first; c != nil && t.shows == nil; c = c.next {
 		a.annotate(c)
 	}
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -96,6 +97,7 @@ type claimTrace struct {
 	behind    bool // others of this process, who held or waited
 	blockers  []telemetry.Blocker
 	events    []event // while it waited
+	own       []event // of the wait that goes on, or of the hold; the others are the key's
 }
 
 // call returns the trace of the claim, or nil.
@@ -138,7 +140,7 @@ func (a *actor) arrive(c *claim, now instant) {
 	c.timed = c.timed && a.allow(now)
 }
 
-// follow begins to note what happens to a claim that is traced: who is in its way.
+// follow begins to note what happens to a claim that is traced.
 func (a *actor) follow(c *claim) {
 	if c.more == nil || c.more.trace == nil {
 		return
@@ -147,8 +149,26 @@ func (a *actor) follow(c *claim) {
 	x.counted = true
 	x.shared = c.mode == lease.Shared
 	a.told.following++
+}
+
+// queue notes who is in the way of a claim that is traced, and is about to wait.
+func (a *actor) queue(c *claim) {
+	if c.more == nil || c.more.trace == nil {
+		return
+	}
+	a.follow(c)
+	x := c.more.trace
 	x.ahead = a.waiting.n
 	x.behind = x.ahead > 0 || a.inUse()
+	a.linkHolders(x)
+	if t := &a.cur; t.phase == queued {
+		// Who has it elsewhere may be another than when that was last asked.
+		a.verify(max(c.since, t.verifiedAt.add(checkHoldAfter)))
+	}
+}
+
+// linkHolders notes the holds here.
+func (a *actor) linkHolders(x *claimTrace) {
 	for h := a.holds.first; h != nil && len(x.blockers) < maxBlockers; h = h.next {
 		if call := h.call(); call != nil {
 			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Call: call})
@@ -173,6 +193,9 @@ func (a *actor) linkGranted(c *claim) {
 	x, t := c.more.trace, &a.cur
 	switch c.path {
 	case byHandOver:
+		if c.since < t.wonAt {
+			a.linkElsewhere(c)
+		}
 		if a.told.before != nil && a.told.ended >= c.since {
 			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Call: a.told.before})
 		}
@@ -182,39 +205,37 @@ func (a *actor) linkGranted(c *claim) {
 			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: t.passedBy})
 		}
 	}
-	x.events = a.eventsSince(c.since)
+	x.events = a.eventsOf(x, c.since)
 	if t.wanted {
 		x.owing.Store(true)
 	}
 }
 
-// heldElsewhere is a hold in another process, from when it was known to have the
-// key.
+// heldElsewhere is a hold in another process that had the key at a given moment,
+// and perhaps after it.
 type heldElsewhere struct {
 	trace string // "": that one is not traced
-	from  instant
+	at    instant
 }
 
-// keptBy notes who has the key. The first is kept, and the newest.
-func (t *tenure) keptBy(trace string, now instant) {
+// keptBy notes who had the key. The first is kept, and the newest.
+func (t *tenure) keptBy(trace string, at instant) {
 	n := len(t.heldBy)
 	if n > 0 && t.heldBy[n-1].trace == trace {
+		t.heldBy[n-1].at = max(t.heldBy[n-1].at, at)
 		return
 	}
 	if n == maxBlockers {
 		t.heldBy = slices.Delete(t.heldBy, 1, 2)
 	}
-	t.heldBy = append(t.heldBy, heldElsewhere{trace, now})
+	t.heldBy = append(t.heldBy, heldElsewhere{trace, at})
 }
 
-// linkElsewhere notes the holds elsewhere that had the key since the claim came.
+// linkElsewhere notes the holds elsewhere that had the key after the claim came.
 func (a *actor) linkElsewhere(c *claim) {
-	x, all := c.more.trace, a.cur.heldBy
-	for i, b := range all {
-		if i+1 < len(all) && all[i+1].from <= c.since {
-			continue // it was over then
-		}
-		if b.trace != "" {
+	x := c.more.trace
+	for _, b := range a.cur.heldBy {
+		if b.trace != "" && b.at >= c.since {
 			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Remote: b.trace})
 		}
 	}
@@ -226,10 +247,14 @@ func (a *actor) giveUpOn(c *claim) {
 		return
 	}
 	x := c.more.trace
-	if a.cur.phase != held {
+	if !x.counted { // it was refused at once
+		x.shared = c.mode == lease.Shared
+		a.linkHolders(x)
+	}
+	if a.cur.phase != held || c.since < a.cur.wonAt {
 		a.linkElsewhere(c)
 	}
-	x.events = a.eventsSince(c.since)
+	x.events = a.eventsOf(x, c.since)
 	a.unfollow(x)
 }
 
@@ -251,6 +276,15 @@ func (a *actor) eventsSince(from instant) (events []event) {
 			events = append(events, e)
 		}
 	}
+	return events
+}
+
+// eventsOf returns a copy of the events from then on that are the key's, or the
+// claim's own.
+func (a *actor) eventsOf(x *claimTrace, from instant) []event {
+	events := append(a.eventsSince(from), x.own...)
+	x.own = nil
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	return events
 }
 
@@ -365,7 +399,7 @@ func (a *actor) tellEnded(c *claim, why error, now instant) {
 	if c.more == nil || c.more.trace == nil {
 		return
 	}
-	x, events := c.more.trace, ofHolds(a.eventsSince(c.granted))
+	x, events := c.more.trace, ofHolds(a.eventsOf(c.more.trace, c.granted))
 	a.unfollow(x)
 	if t := &a.cur; t.shows == x {
 		t.shows, t.unsay = nil, true
@@ -414,7 +448,7 @@ func (a *actor) tellRenewed(due, until, now instant) {
 	}
 	t.late = true
 	a.tell(telemetry.EventRenewalLate, now)
-	alarm := a.alarm(telemetry.LateRenewal, due, now, t.ttl/3)
+	alarm := a.alarm(nil, telemetry.LateRenewal, due, now, t.ttl/3)
 	alarm.Owner, alarm.Mode = lease.Owner(a.c.id, t.ticket), t.mode.String()
 	if a.holds.first != nil {
 		alarm.Trace, alarm.Stack = a.holds.first.call().Hold(), a.holds.first.placed()
@@ -422,9 +456,12 @@ func (a *actor) tellRenewed(due, until, now instant) {
 	a.out.raise = append(a.out.raise, alarm)
 }
 
-// alarm is what all alarms of the key say.
-func (a *actor) alarm(kind telemetry.AlarmKind, since, now instant, limit time.Duration) telemetry.Alarm {
-	a.tell(telemetry.EventAlarm, now, telemetry.AttrAlarm.String(string(kind)))
+// alarm is what all alarms of the key say. c is whom it is about, or nil.
+func (a *actor) alarm(c *claim, kind telemetry.AlarmKind, since, now instant, limit time.Duration) telemetry.Alarm {
+	if c != nil && c.call() != nil {
+		x := c.more.trace
+		x.own = append(x.own, event{telemetry.EventAlarm, now, []attribute.KeyValue{telemetry.AttrAlarm.String(string(kind))}})
+	}
 	return telemetry.Alarm{
 		Kind: kind, Key: a.key, Class: a.classOf().Name(), Since: a.c.clock.wall().time(since), Lasted: now.sub(since), Limit: limit,
 		Waiters: a.waiting.n, Wanted: a.cur.wanted,
@@ -442,7 +479,7 @@ func (a *actor) alarmAt(c *claim) instant {
 // heldLong raises the alarm of a hold.
 func (a *actor) heldLong(c *claim, now instant) {
 	c.alarmed = true
-	alarm := a.alarm(telemetry.LongHold, c.granted, now, a.c.holdAlarm)
+	alarm := a.alarm(c, telemetry.LongHold, c.granted, now, a.c.holdAlarm)
 	alarm.Owner, alarm.Mode, alarm.Token = lease.Owner(a.c.id, a.cur.ticket), c.mode.String(), c.token
 	alarm.Trace, alarm.Stack = c.call().Hold(), c.placed()
 	a.out.raise = append(a.out.raise, alarm)
@@ -452,7 +489,7 @@ func (a *actor) heldLong(c *claim, now instant) {
 // others wait for them to leave. Since when each of them is there, nobody knows.
 func (a *actor) readLong(now instant) {
 	g := a.gate
-	alarm := a.alarm(telemetry.LongHold, g.shutAt, now, a.c.holdAlarm)
+	alarm := a.alarm(nil, telemetry.LongHold, g.shutAt, now, a.c.holdAlarm)
 	alarm.Owner, alarm.Mode, alarm.Token = lease.Owner(a.c.id, a.cur.ticket), lease.Shared.String(), g.token.Load()
 	g.alarmed = true
 	a.out.raise = append(a.out.raise, alarm)
@@ -465,7 +502,7 @@ func (a *actor) waitsLong(c *claim) {
 	if c.state != waiting {
 		return
 	}
-	alarm := a.alarm(telemetry.LongWait, c.since, now, a.c.waitAlarm)
+	alarm := a.alarm(c, telemetry.LongWait, c.since, now, a.c.waitAlarm)
 	alarm.Mode, alarm.Holder, alarm.Stack = c.mode.String(), a.holder(), c.placed()
 	if h := a.holds.first; h != nil {
 		alarm.Trace = h.call().Hold()

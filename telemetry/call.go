@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +32,14 @@ type Call struct {
 	root   bool // ctx has no span
 	all    bool // a span for the call, whether it waited or not
 	hold   atomic.Pointer[holdSpan]
-	ended  atomic.Bool
+
+	mu    sync.Mutex // guards what follows
+	ended bool
+	early *End // it was over before its span was begun
 }
 
-// holdSpan is the span of a hold, and what leads to it, which outlives it.
+// holdSpan is the span of a hold, and what leads to it, if it is sampled, which
+// outlives it.
 type holdSpan struct {
 	span trace.Span
 	is   trace.SpanContext
@@ -46,7 +51,7 @@ func (t *Telemetry) Call(ctx context.Context) *Call {
 	if !tracer.records {
 		return nil
 	}
-	span := trace.SpanContextFromContext(ctx)
+	span := spanIn(ctx)
 	all := false
 	if !span.IsSampled() {
 		if span.IsValid() {
@@ -66,8 +71,14 @@ func (t *Telemetry) Wants(ctx context.Context) bool {
 	if !t.tracer.Load().records {
 		return false
 	}
-	span := trace.SpanContextFromContext(ctx)
+	span := spanIn(ctx)
 	return span.IsSampled() || !span.IsValid() && (t.roots.left() || asked(ctx))
+}
+
+// spanIn returns the span of a context, which is of somebody's making.
+func spanIn(ctx context.Context) (is trace.SpanContext) {
+	defer func() { _ = recover() }()
+	return trace.SpanContextFromContext(ctx)
 }
 
 // Event is something that happened to a key.
@@ -127,7 +138,7 @@ func (c *Call) Acquired(g Grant, wait func() Wait) context.Context {
 	if g.Waited || c.all {
 		if c.root { // the hold's span is to be in the trace that the wait begins
 			w := wait()
-			within, span := c.startWait(ctx, w)
+			within, span, _ := c.startWait(ctx, w)
 			if span == nil {
 				return c.ctx
 			}
@@ -137,12 +148,26 @@ func (c *Call) Acquired(g Grant, wait func() Wait) context.Context {
 			c.t.spans.put(func() { c.makeWait(wait()) })
 		}
 	}
-	within, span := c.start(ctx, SpanHold, trace.WithTimestamp(g.At), g.Class.spans[modeOf(g.Shared)][g.Path], c.names(g.Key, g.Token))
-	if span == nil || !span.SpanContext().IsSampled() {
+	within, span, is := c.start(ctx, SpanHold, trace.WithTimestamp(g.At), g.Class.spans[modeOf(g.Shared)][g.Path], c.names(g.Key, g.Token))
+	if span == nil {
 		return c.ctx
 	}
-	c.hold.Store(&holdSpan{span, span.SpanContext()})
+	c.begin(&holdSpan{span, is})
+	if !is.IsSampled() {
+		return c.ctx
+	}
 	return within
+}
+
+// begin makes the span of the hold known, and ends it if the hold is over already.
+func (c *Call) begin(h *holdSpan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold.Store(h)
+	if e := c.early; e != nil {
+		c.ended = true
+		c.t.spans.put(func() { c.t.finish(h.span, e.At, e.Events, e.Outcome, e.Cause) })
+	}
 }
 
 // NoHold makes the span of a call that begins no hold: it failed, or was inside
@@ -156,12 +181,12 @@ func (c *Call) NoHold(waited bool, wait func() Wait) {
 func (c *Call) makeWait(w Wait) {
 	// The call's context may have ended since; what happened before may be told all
 	// the same.
-	if _, span := c.startWait(context.WithoutCancel(c.ctx), w); span != nil {
+	if _, span, _ := c.startWait(context.WithoutCancel(c.ctx), w); span != nil {
 		c.t.finish(span, w.To, w.Events, w.Outcome, "")
 	}
 }
 
-func (c *Call) startWait(ctx context.Context, w Wait) (context.Context, trace.Span) {
+func (c *Call) startWait(ctx context.Context, w Wait) (context.Context, trace.Span, trace.SpanContext) {
 	attrs := []attribute.KeyValue{AttrAhead.Int(w.Ahead)}
 	if w.Holder != "" {
 		attrs = append(attrs, AttrHolder.String(w.Holder))
@@ -173,7 +198,15 @@ func (c *Call) startWait(ctx context.Context, w Wait) (context.Context, trace.Sp
 // Ended ends the span of the hold. It is for the goroutine of Later: a span's end
 // runs exporters.
 func (c *Call) Ended(e End) {
-	if h := c.hold.Load(); h != nil && !c.ended.Swap(true) {
+	c.mu.Lock()
+	h := c.hold.Load()
+	if h == nil {
+		c.early = &e
+	}
+	first := !c.ended && h != nil
+	c.ended = c.ended || first
+	c.mu.Unlock()
+	if first {
 		c.t.finish(h.span, e.At, e.Events, e.Outcome, e.Cause)
 	}
 }
@@ -195,14 +228,24 @@ func (c *Call) Hold() trace.SpanContext {
 }
 
 // start begins a span. A tracer that panics makes none.
-func (c *Call) start(ctx context.Context, name string, with ...trace.SpanStartOption) (within context.Context, span trace.Span) {
+func (c *Call) start(ctx context.Context, name string, with ...trace.SpanStartOption) (within context.Context, span trace.Span, is trace.SpanContext) {
 	defer func() {
 		if recover() != nil {
 			c.t.dropped.Add(1)
 			within, span = ctx, nil
 		}
 	}()
-	return c.tracer.Start(ctx, name, with...)
+	within, span = c.tracer.Start(ctx, name, with...)
+	if within == nil {
+		within = ctx
+	}
+	if span == nil {
+		return within, nil, is
+	}
+	if is = span.SpanContext(); !is.IsSampled() {
+		is = trace.SpanContext{} // nobody will find it
+	}
+	return within, span, is
 }
 
 // names are the key and the token, where they were asked for.

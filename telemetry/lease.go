@@ -28,7 +28,7 @@ func (t *Telemetry) LeaseSpans() bool { return t.conf.LeaseSpans }
 // Lease makes the span of a lease. It is for the goroutine of Later.
 func (t *Telemetry) Lease(l Lease) {
 	c := l.Asker
-	_, span := c.start(context.Background(), SpanLease, trace.WithNewRoot(), trace.WithTimestamp(l.From), trace.WithLinks(c.asLink()...),
+	_, span, _ := c.start(context.Background(), SpanLease, trace.WithNewRoot(), trace.WithTimestamp(l.From), trace.WithLinks(c.asLink()...),
 		l.Class.spans[modeOf(l.Shared)][l.Path], trace.WithAttributes(AttrHolds.Int(l.Holds)), c.names(l.Key, 0))
 	if span != nil {
 		t.finish(span, l.To, l.Events, l.Outcome, l.Cause)
@@ -40,7 +40,7 @@ func (t *Telemetry) Lease(l Lease) {
 func (c *Call) asLink() []trace.Link {
 	to := c.Hold()
 	if !to.IsValid() {
-		to = trace.SpanContextFromContext(c.ctx)
+		to = spanIn(c.ctx)
 	}
 	if !to.IsValid() {
 		return nil
