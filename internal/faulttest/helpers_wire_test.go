@@ -10,22 +10,13 @@ import (
 )
 
 // verb names the script that a command on its way to Redis runs: "acquire", "renew" (a downgrade looks the same),
-// "release", or "" for anything else. Scripts are told apart by their arguments, as their headers have them.
+// "release", "annotate", or "" for anything else. Scripts are told apart by their arguments, as their headers have them.
 func verb(cmd []string) string {
 	const keys, common = 3, 7
 	if len(cmd) < 3+keys+common || !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] != "3" {
 		return ""
 	}
-	own := cmd[3+keys+common:]
-	switch {
-	case len(own) == 3:
-		return "renew"
-	case len(own) == 7 && slices.Contains([]string{"M", "W", "R"}, strings.ToUpper(own[1])):
-		return "acquire"
-	case len(own) == 7:
-		return "release"
-	}
-	return ""
+	return map[int]string{2: "annotate", 4: "renew", 8: "acquire", 10: "release"}[len(cmd)-3-keys-common]
 }
 
 // nameIn is the lock's name in Redis that a script's command is about, and ownerIn the lease.
