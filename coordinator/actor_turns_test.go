@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Whose turn it is: between the callers here, and between processes.
@@ -249,7 +250,7 @@ func TestWaiterCancelledDuringGrantPassesItOn(t *testing.T) {
 				}
 				s.next(lease.Acquire).held(1, 100)
 				require.Equal(t, granted, a.state) // and its caller does not know yet
-				err, _ := h.actor.cancel(a)
+				err, _ := h.actor.cancel(a, telemetry.Timeout)
 				require.ErrorIs(t, err, ErrNotAcquired)
 				if others {
 					require.EqualValues(t, 2, b.holds().Token())
@@ -267,7 +268,7 @@ func TestRefusalStandsThoughTheCallerIsCancelledInTheSameInstant(t *testing.T) {
 		require.Equal(t, mustWait, h.actor.lock(h, lease.Mutex, lease.Exclusive, &c.Mutex("k").conf, &call{}, nil))
 		a := h.claim
 		s.next(lease.Acquire).fail(lease.ErrKind)
-		err, _ := h.actor.cancel(a)
+		err, _ := h.actor.cancel(a, telemetry.Timeout)
 		require.ErrorIs(t, err, ErrKind)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // claimState is where a claim is in its life:
@@ -59,10 +60,11 @@ type claim struct {
 
 // claimExtras is guarded as the claim is.
 type claimExtras struct {
-	place    []uintptr // of the call, in debug mode
-	refused  error     // why it never held; written once, before ready: readable after it
-	holder   string    // who had the key then; like refused
-	numbered int32     // handles made beside the first
+	place    []uintptr         // of the call, in debug mode
+	refused  error             // why it never held; written once, before ready: readable after it
+	holder   string            // who had the key then; like refused
+	outcome  telemetry.Outcome // of a call that never held; like refused
+	numbered int32             // handles made beside the first
 	limits   []limit
 	contexts []heldContext
 	trace    *claimTrace // nil: it is not traced

@@ -106,7 +106,7 @@ func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointe
 			m := h.claim
 			if err := a.wait(ctx, m, how.wait); err != nil {
 				waited := c.clock.now().sub(m.since)
-				a.tellFailed(m, waited, outcomeOf(err, ctx, how.try))
+				a.tellFailed(m, waited)
 				return nil, &WaitError{Key: key, Holder: m.more.holder, Waited: waited, Err: err}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // What becomes of a call to lock at once.
@@ -222,13 +223,13 @@ func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) 
 		case <-c.ready:
 			return nil
 		case <-ctx.Done():
-			err, refused := a.cancel(c)
+			err, refused := a.cancel(c, endOfContext(ctx))
 			if refused {
 				return err
 			}
 			return ended(err, ctx) // here, for ctx is the user's code
 		case <-expired:
-			err, _ := a.cancel(c)
+			err, _ := a.cancel(c, telemetry.Timeout)
 			return err
 		case <-long:
 			a.waitsLong(c)
@@ -239,8 +240,8 @@ func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) 
 // cancel takes a claim back whose caller goes away. If it was granted in the
 // same instant, the caller still goes away, and the grant passes on; if it was
 // refused, the refusal stands. The error is ErrNotAcquired, or the store's
-// failure if the claim has met with nothing else.
-func (a *actor) cancel(c *claim) (err error, refused bool) {
+// failure if the claim has met with nothing else. why is what the caller says of it.
+func (a *actor) cancel(c *claim, why telemetry.Outcome) (err error, refused bool) {
 	now := a.enter()
 	defer a.leave(now)
 	if c.state != waiting {
@@ -249,7 +250,8 @@ func (a *actor) cancel(c *claim) (err error, refused bool) {
 			return err, true
 		}
 	}
-	c.extras().holder = a.holder()
+	x := c.extras()
+	x.holder, x.outcome = a.holder(), why
 	c.hold = nil
 	switch c.state {
 	case waiting:
@@ -260,10 +262,12 @@ func (a *actor) cancel(c *claim) (err error, refused bool) {
 		a.finish(c, now)
 	}
 	// Nothing but failures, or silence, since the call.
+	err = ErrNotAcquired
 	if a.cur.phase != held && a.heard < c.since && (a.failing != 0 || a.flight != nil && a.flight.sent <= c.since) {
-		return a.unavailable(), false
+		err, x.outcome = a.unavailable(), telemetry.Unavailable
 	}
-	return ErrNotAcquired, false
+	a.stats.failed(x.outcome)
+	return err, false
 }
 
 // finish ends a hold that was unlocked.

@@ -176,6 +176,8 @@ func (a *actor) turnAway(c *claim, err error) {
 	c.state, c.err, c.hold = over, err, nil
 	x := c.extras()
 	x.refused, x.holder = err, a.holder()
+	x.outcome = outcomeOf(err, c.try)
+	a.stats.failed(x.outcome)
 	a.giveUpOn(c)
 	c.ready <- struct{}{}
 }

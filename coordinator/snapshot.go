@@ -30,6 +30,14 @@ type Stats struct {
 	Orphans   uint64 // stray tickets released
 	Abandoned uint64 // holds garbage-collected while they were held
 
+	// Calls that came to nothing.
+	Busy        uint64 // TryLocks of a key that somebody else has
+	TimedOut    uint64 // by TryLockFor, or by the deadline of their context
+	Canceled    uint64 // by their context
+	Refused     uint64 // too many waiters, another kind of lock, an upgrade
+	Unavailable uint64 // the store did not answer
+	Closed      uint64 // the coordinator was closed
+
 	Reentries    uint64
 	MissedGrants uint64 // that were found by looking, not told
 	MissedWants  uint64
@@ -51,6 +59,12 @@ func (s *Stats) add(o *Stats) {
 	s.Failures += o.Failures
 	s.Lost += o.Lost
 	s.Taken += o.Taken
+	s.Busy += o.Busy
+	s.TimedOut += o.TimedOut
+	s.Canceled += o.Canceled
+	s.Refused += o.Refused
+	s.Unavailable += o.Unavailable
+	s.Closed += o.Closed
 	s.Reentries += o.Reentries
 	s.MissedGrants += o.MissedGrants
 	s.MissedWants += o.MissedWants

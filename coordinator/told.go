@@ -328,7 +328,8 @@ func (a *actor) waited(x *claimTrace, o telemetry.Outcome, by telemetry.Path, fr
 }
 
 // tellFailed tells of a call that does not hold.
-func (a *actor) tellFailed(c *claim, waited time.Duration, o telemetry.Outcome) {
+func (a *actor) tellFailed(c *claim, waited time.Duration) {
+	o := c.more.outcome
 	if c.timed {
 		a.classOf().Waited(c.mode == lease.Shared, o, waited)
 	}
@@ -570,21 +571,43 @@ func (a *actor) onTraced(e lease.Event, now instant) {
 // trace returns the span of the claim's hold; of one that waits there is none.
 func (c *claim) trace() trace.SpanContext { return c.call().Hold() }
 
-// outcomeOf says what a failed call came to.
-func outcomeOf(err error, ctx context.Context, try bool) telemetry.Outcome {
+// outcomeOf says what a call came to that is told that it will not hold.
+func outcomeOf(err error, try bool) telemetry.Outcome {
 	switch {
 	case errors.Is(err, ErrClosed):
 		return telemetry.Closed
 	case errors.Is(err, ErrUnavailable):
 		return telemetry.Unavailable
-	case errors.Is(err, ErrTooManyWaiters), errors.Is(err, ErrKind), errors.Is(err, ErrUpgrade):
-		return telemetry.Refused
-	case errors.Is(ctx.Err(), context.Canceled):
-		return telemetry.Canceled
-	case try && ctx.Err() == nil:
+	case try && errors.Is(err, ErrNotAcquired):
 		return telemetry.Busy
 	}
-	return telemetry.Timeout
+	return telemetry.Refused
+}
+
+// endOfContext says what a call came to whose context has ended.
+func endOfContext(ctx context.Context) telemetry.Outcome {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return telemetry.Timeout
+	}
+	return telemetry.Canceled
+}
+
+// failed counts a call that came to nothing.
+func (s *Stats) failed(o telemetry.Outcome) {
+	switch o {
+	case telemetry.Busy:
+		s.Busy++
+	case telemetry.Timeout:
+		s.TimedOut++
+	case telemetry.Canceled:
+		s.Canceled++
+	case telemetry.Refused:
+		s.Refused++
+	case telemetry.Unavailable:
+		s.Unavailable++
+	case telemetry.Closed:
+		s.Closed++
+	}
 }
 
 // endOf says what a hold came to.
