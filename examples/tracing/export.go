@@ -27,7 +27,7 @@ type export struct {
 func startExport(ctx context.Context, service, receiver string) (*export, error) {
 	is, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
-		resource.WithAttributes(semconv.ServiceName(service)),
+		resource.WithAttributes(semconv.ServiceName(service), semconv.ServiceInstanceID(fmt.Sprintf("%s-%d", service, os.Getpid()))),
 		resource.WithFromEnv()) // last, so that OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win
 	if err != nil {
 		return nil, fmt.Errorf("set up OpenTelemetry: %w", err)
@@ -59,14 +59,22 @@ func startExport(ctx context.Context, service, receiver string) (*export, error)
 	return e, nil
 }
 
-// flush sends what has not been sent. An error is about who should have taken it: the example's own receiver is first.
+// flush sends what has not been sent. An error is about who should have taken it.
 func (e *export) flush(ctx context.Context) error {
-	return errors.Join(e.traces.ForceFlush(ctx), e.metrics.ForceFlush(ctx))
+	return errors.Join(e.traces.ForceFlush(ctx), ofMetrics(e.metrics.ForceFlush(ctx)))
 }
 
 // close sends what is left, and ends the SDK.
 func (e *export) close(ctx context.Context) error {
-	return errors.Join(e.traces.Shutdown(ctx), e.metrics.Shutdown(ctx))
+	return errors.Join(e.traces.Shutdown(ctx), ofMetrics(e.metrics.Shutdown(ctx)))
+}
+
+// ofMetrics adds what can be done where there is only somebody to take traces, as Jaeger does.
+func ofMetrics(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w (with OTEL_METRICS_EXPORTER=none, none are sent)", err)
 }
 
 // exportsTraces and exportsMetrics tell whether the environment says where to send these. Without, the SDK's default is a
@@ -80,6 +88,11 @@ func exportsMetrics() bool {
 }
 
 func exported() bool { return exportsTraces() || exportsMetrics() }
+
+// console tells whether the environment has exporters write to the standard output.
+func console() bool {
+	return os.Getenv("OTEL_TRACES_EXPORTER") == "console" || os.Getenv("OTEL_METRICS_EXPORTER") == "console"
+}
 
 func anySet(names ...string) bool {
 	for _, name := range names {

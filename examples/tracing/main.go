@@ -50,9 +50,7 @@ type settings struct {
 
 func main() {
 	if text, ok := os.LookupEnv(workerVariable); ok {
-		out := os.Stdout
-		os.Stdout = os.Stderr // for exporters that write there: out is the line to the parent
-		os.Exit(worker(text, os.Stdin, out))
+		os.Exit(worker(text, os.Stdin, os.Stdout))
 	}
 	os.Exit(program.Main("tracing", parse, run))
 }
@@ -85,6 +83,9 @@ func parse(args []string, out io.Writer) (settings, error) {
 // run plays the scenario, prints who waited for whom, and proves it. It fails where the spans say something else.
 func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	logf := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
+	if console() {
+		return errors.New("an exporter cannot be console: what the services write is their line to this process")
+	}
 	server, err := devredis.Use(ctx, s.redis, logf)
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/go-leasehold/leasehold/examples/tracing/blame"
 	"github.com/go-leasehold/leasehold/examples/tracing/otlp"
 	"github.com/go-leasehold/leasehold/telemetry"
@@ -162,7 +164,7 @@ func (e *evidence) targets() check {
 // chains: every wait that was for somebody was for the report in the end.
 func (e *evidence) chains(requests map[string]blame.Request) check {
 	c := check{name: "every chain ends at the report's hold"}
-	culprit, ok := e.culprit(requests[nightly])
+	culprit, ok := e.culprit()
 	if !ok {
 		c.err = errors.New("the report's hold is not there")
 		return c
@@ -189,9 +191,15 @@ func (e *evidence) chains(requests map[string]blame.Request) check {
 }
 
 // culprit returns the report's hold.
-func (e *evidence) culprit(report blame.Request) (otlp.Ref, bool) {
+func (e *evidence) culprit() (otlp.Ref, bool) {
+	var report trace.TraceID
+	for _, s := range e.spans {
+		if s.Attributes[blame.RequestAttribute] == nightly {
+			report = s.Trace
+		}
+	}
 	for _, s := range e.ours() {
-		if s.Name == telemetry.SpanHold && s.Trace == report.Trace && s.Attributes[string(telemetry.AttrClass)] == "stock" {
+		if s.Name == telemetry.SpanHold && s.Trace == report {
 			return s.Ref, true
 		}
 	}

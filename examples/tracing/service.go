@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/go-leasehold/leasehold/coordinator"
-	// LOCKZ
+	"github.com/go-leasehold/leasehold/coordinator/lockz"
 	"github.com/go-leasehold/leasehold/examples/tracing/blame"
 	"github.com/go-leasehold/leasehold/rwlock"
 	"github.com/go-leasehold/leasehold/telemetry"
@@ -55,7 +55,9 @@ func newCoordinator(to setup) (*coordinator.Coordinator, error) {
 
 // service is one process: a coordinator, the two locks that all have in common, and an HTTP server.
 type service struct {
+	role    string
 	export  *export
+	warned  bool // that not everything could be sent
 	locks   *coordinator.Coordinator
 	stock   *coordinator.Mutex
 	catalog *rwlock.Lock
@@ -70,7 +72,7 @@ type service struct {
 
 // startService starts the service of this role.
 func startService(ctx context.Context, to setup) (_ *service, err error) {
-	s := &service{peer: to.Inventory, enough: make(chan struct{}), transport: &http.Transport{}, ended: make(chan struct{})}
+	s := &service{role: to.Role, peer: to.Inventory, enough: make(chan struct{}), transport: &http.Transport{}, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			_ = s.close(ctx) // its error is not the one to tell
@@ -110,7 +112,7 @@ func (s *service) handler(to setup) http.Handler {
 	mux.HandleFunc("GET /state", s.state)
 	mux.HandleFunc("POST /enough", s.tellEnough)
 	if to.Lockz {
-		_ = 0 // LOCKZ
+		mux.Handle("GET "+lockzPath, lockz.Handler(s.locks, lockz.WithTitle(to.Role)))
 	}
 	return mux
 }
@@ -169,7 +171,18 @@ func (s *service) state(w http.ResponseWriter, _ *http.Request) {
 func (s *service) flush() error {
 	ctx, cancel := context.WithTimeout(context.Background(), sendLimit)
 	defer cancel()
-	return errors.Join(s.locks.FlushTelemetry(ctx), s.export.flush(ctx))
+	if err := s.export.flush(ctx); err != nil {
+		s.warn(err)
+	}
+	return nil
+}
+
+// warn says what could not be sent, which is no failure of the service, once.
+func (s *service) warn(err error) {
+	if !s.warned {
+		fmt.Fprintf(os.Stderr, "%s: not everything could be sent: %v\n", s.role, err)
+		s.warned = true
+	}
 }
 
 // close ends the service in good order: first no more requests, then the locks, last the SDK, which they tell.
@@ -186,7 +199,7 @@ func (s *service) close(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, sendLimit)
 		defer cancel()
 		if err := s.export.close(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "not everything could be sent:", err) // which is no failure of the service
+			s.warn(err)
 		}
 	}
 	return err

@@ -17,8 +17,13 @@ import (
 // print prints what the spans of a round say.
 func print(out io.Writer, e evidence, s settings) {
 	g := blame.New(e.spans)
-	fmt.Fprintln(out, "who waited for whom")
-	fmt.Fprintln(out)
+	if e.partial {
+		fmt.Fprintln(out, "OTEL_TRACES_SAMPLER is set: here is what was traced, and no more is proved")
+	}
+	if len(g.Requests()) == 0 {
+		return
+	}
+	fmt.Fprint(out, "who waited for whom\n\n")
 	g.PrintTrees(out)
 	printRequests(out, g.Requests())
 	for _, c := range g.Culprits() {
@@ -30,9 +35,6 @@ func print(out io.Writer, e evidence, s settings) {
 		for _, r := range g.Requests() {
 			fmt.Fprintf(out, "%-22s %s\n", r.Name, telemetry.Config{TraceURL: s.traceURL}.URL(spanContext(r)))
 		}
-	}
-	for _, w := range e.warnings {
-		fmt.Fprintln(out, "\nnot everything could be sent:", w)
 	}
 }
 

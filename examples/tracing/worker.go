@@ -36,9 +36,8 @@ type setup struct {
 // word is one line from a worker to the parent: its first, and then an answer to each order, of which there is only one
 // kind: to send all spans.
 type word struct {
-	Addr    string `json:",omitempty"` // where it serves
-	Warning string `json:",omitempty"` // what could not be sent
-	Error   string `json:",omitempty"`
+	Addr  string `json:",omitempty"` // where it serves
+	Error string `json:",omitempty"`
 }
 
 // Failure is for the parent to see.
@@ -62,7 +61,7 @@ func worker(text string, in io.Reader, out io.Writer) int {
 	for range line.Orders {
 		var w word
 		if err := s.flush(); err != nil {
-			w.Warning = err.Error()
+			w.Error = err.Error()
 		}
 		line.Say(w)
 	}

@@ -163,8 +163,9 @@ func (n *node) overlap(from, to time.Time) time.Duration {
 func (n *node) took() time.Duration { return max(0, n.End.Sub(n.Start)) }
 
 // culprit follows a wait to the hold at which its chain ends. At each wait it goes to the hold that was in the way for
-// longest, and from there to a wait below it, if that took most of the time. It returns nil where the chain leads out
-// of what is here, or in a circle.
+// most of the time, and from there to a wait below it, if that took most of this time. It returns nil where the chain
+// leads out of what is here, or in a circle, and where no single hold was in the way for most of the time: a queue of
+// many short ones is nobody's fault.
 func (g *Graph) culprit(wait *node) *node {
 	seen := map[*node]bool{}
 	for {
@@ -175,7 +176,7 @@ func (g *Graph) culprit(wait *node) *node {
 				hold, longest = b.node, b.overlap(wait.Start, wait.End)
 			}
 		}
-		if hold == nil || seen[hold] {
+		if hold == nil || seen[hold] || 2*longest < wait.took() {
 			return nil
 		}
 		seen[hold] = true

@@ -3,6 +3,7 @@ package blame
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-leasehold/leasehold/examples/internal/report"
@@ -20,7 +21,7 @@ func (g *Graph) PrintTrees(out io.Writer) {
 		worst = g.spans[culprits[0].Ref]
 	}
 	for _, root := range g.roots {
-		t := &tree{g: g, out: out, worst: worst, done: map[*node]bool{}, open: map[*node]bool{}}
+		t := &tree{g: g, out: out, worst: worst, seen: map[*node]bool{}, open: map[*node]bool{}}
 		t.request(root)
 	}
 }
@@ -30,9 +31,8 @@ type tree struct {
 	g     *Graph
 	out   io.Writer
 	worst *node
-	done  map[*node]bool // printed with all that is below it
-	open  map[*node]bool // between here and the root
-	depth int
+	seen  map[*node]bool // waits that were printed with all that is below them
+	open  map[*node]bool // those of them between here and the root
 }
 
 func (t *tree) request(root *node) {
@@ -47,13 +47,26 @@ func (t *tree) request(root *node) {
 	fmt.Fprintln(t.out)
 }
 
-// wait prints a wait, and the holds that were in its way.
+// wait prints a wait, and the holds that were in its way. However links go, each wait is followed once only.
 func (t *tree) wait(w *node, indent string, last bool) {
-	blockers := t.g.blockers(w)
-	below := t.line(indent, last, "%s waited %s for %s%s", service(w), report.Duration(w.took()), lockName(w), became(w))
-	if len(blockers) == 0 {
-		t.line(below, true, "for whom is not known: that hold is not traced")
+	text := fmt.Sprintf("%s waited %s for %s%s", service(w), report.Duration(w.took()), lockName(w), became(w))
+	switch {
+	case t.open[w]:
+		t.line(indent, last, "%s: A CIRCLE, they wait for each other", text)
 		return
+	case t.seen[w]:
+		t.line(indent, last, "%s (see above)", text)
+		return
+	case len(t.open) == deepest:
+		t.line(indent, last, "%s ...", text)
+		return
+	}
+	t.seen[w], t.open[w] = true, true
+	defer delete(t.open, w)
+	below := t.line(indent, last, "%s", text)
+	blockers := t.g.blockers(w)
+	if len(blockers) == 0 {
+		t.line(below, true, "for whom is not known, since that hold is not traced")
 	}
 	for i, b := range blockers {
 		t.hold(w, b, below, i == len(blockers)-1)
@@ -64,40 +77,22 @@ func (t *tree) wait(w *node, indent string, last bool) {
 func (t *tree) hold(of *node, b blocker, indent string, last bool) {
 	how := "blocked by"
 	if b.relation == telemetry.LinkPredecessor {
-		how = "last before it:"
+		how = "after"
 	}
 	if b.node == nil {
 		t.line(indent, last, "%s a hold that is not here: trace %s, span %s", how, b.to.Trace, b.to.Span)
 		return
 	}
-	text := fmt.Sprintf("%s %s of %s: %s held for %s%s, in %s",
-		how, b.Name, service(b.node), lockName(b.node), report.Duration(b.took()), alarmed(b.node), requestName(b.root()))
+	mark := ""
+	if b.node == t.worst {
+		mark = "  <== THE CULPRIT"
+	}
+	below := t.line(indent, last, "%s %s's %s (%s) in %s, %s%s%s", how, service(b.node), b.Name, b.attribute(telemetry.AttrMode),
+		requestName(b.root()), report.Duration(b.took()), alarmed(b.node), mark)
 	waits := b.during(of)
-	switch {
-	case t.open[b.node]:
-		t.line(indent, last, "%s: A CIRCLE, they wait for each other", text)
-		return
-	case b.node == t.worst:
-		text += "  <== THE CULPRIT"
-	case len(waits) > 0 && t.done[b.node]:
-		text += " (see above)"
-	}
-	below := t.line(indent, last, "%s", text)
-	if t.done[b.node] {
-		return
-	}
-	t.open[b.node] = true
-	t.depth++
-	if t.depth == deepest && len(waits) > 0 {
-		t.line(below, true, "...")
-		waits = nil
-	}
 	for i, w := range waits {
 		t.wait(w, below, i == len(waits)-1)
 	}
-	t.depth--
-	t.done[b.node] = true
-	delete(t.open, b.node)
 }
 
 // line prints a line of the tree, and returns what stands before the lines below it.
@@ -144,12 +139,13 @@ func became(w *node) string {
 func alarmed(hold *node) string {
 	var kinds []string
 	for _, e := range hold.Events {
-		if e.Name == telemetry.EventAlarm {
-			kinds = append(kinds, e.Attributes[string(telemetry.AttrAlarm)])
+		kind := e.Attributes[string(telemetry.AttrAlarm)]
+		if e.Name == telemetry.EventAlarm && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
 		}
 	}
 	if len(kinds) == 0 {
 		return ""
 	}
-	return " (alarm: " + strings.Join(kinds, ", ") + ")"
+	return ", alarm: " + strings.Join(kinds, ", ")
 }
