@@ -46,6 +46,12 @@ $(JAEGER): internal/jaegertest/jaeger/go.mod internal/jaegertest/jaeger/go.sum
 			                   { print; fflush() }'
 	@touch $@
 
+# The same: see internal/promtest/doc.go.
+.PHONY: test-prometheus
+test-prometheus: redis-server ## Queries, dashboard and alert rules, by Prometheus's own engine; builds it once, which takes a minute or two
+	@cd internal/promtest && export GOWORK=off && \
+		$(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test $(TESTFLAGS) -count=$(COUNT) ./...
+
 .PHONY: redis-server
 redis-server: ## Install redis-server where it is missing
 	@tools/install-redis.sh

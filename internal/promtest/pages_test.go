@@ -44,6 +44,7 @@ type panel struct {
 	Type        string
 	Title       string
 	Description string
+	GridPos     struct{ X, Y, W, H int }
 	FieldConfig struct{ Defaults struct{ Unit string } }
 	Targets     []struct{ Expr, LegendFormat string }
 }
@@ -96,12 +97,26 @@ func TestTheDashboardCanBeImported(t *testing.T) {
 	require.NoError(t, err)
 	var typed dashboard.Dashboard
 	require.Empty(t, typed.UnmarshalJSONStrict(text)) // an error that is none is not nil here
+	require.NoError(t, json.Unmarshal(text, &typed))
 	require.NoError(t, typed.Validate())
 	require.Equal(t, dashboard.NewDashboard().SchemaVersion, typed.SchemaVersion)
 	require.NotNil(t, typed.Uid)
-	written, err := json.Marshal(typed)
-	require.NoError(t, err)
-	require.Equal(t, len(readBoard(t).Panels), bytes.Count(written, []byte(`"gridPos"`)), "every panel has a place")
+}
+
+// TestPanelsHavePlacesOfTheirOwn: on the 24 columns that there are.
+func TestPanelsHavePlacesOfTheirOwn(t *testing.T) {
+	taken := map[[2]int]string{}
+	for _, p := range readBoard(t).Panels {
+		at := p.GridPos
+		require.Positivef(t, at.W*at.H, "%s", p.Title)
+		require.LessOrEqualf(t, at.X+at.W, 24, "%s", p.Title)
+		for x := at.X; x < at.X+at.W; x++ {
+			for y := at.Y; y < at.Y+at.H; y++ {
+				require.Emptyf(t, taken[[2]int{x, y}], "%s is in the same place", p.Title)
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+	}
 }
 
 // TestPanelsSayWhatTheyShow: each has a unit, and a query, and asks the data source that is chosen.
