@@ -47,7 +47,8 @@ type view struct {
 	Style  template.CSS
 	Script template.JS
 
-	Refresh int // seconds; 0: never
+	Filter  string // Page.Query, as it can be shown
+	Refresh int    // seconds; 0: never
 	Limit   int
 	Each    int
 	Counts  []Count // Page.Totals, in an order that makes sense
@@ -74,10 +75,10 @@ type Branch struct {
 	Phase   string
 	Cycle   bool
 
-	Waits     []Twig // calls that hold up others
-	Rest      int    // other calls
-	Longest   Seconds
-	MoreBelow int // keys below that there was no room for
+	Waits     []Twig  // calls that hold up others
+	Rest      int     // other calls
+	Longest   Seconds // of these
+	MoreBelow int     // keys below that there was no room for
 }
 
 // Twig is a call that waits, and what it holds up.
@@ -92,7 +93,7 @@ type Twig struct {
 func (p *picture) view() *view {
 	v := &view{
 		Page: &p.Page, Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // they are files of this package
-		Refresh: p.asked.refresh, Limit: p.asked.limit, Each: p.asked.each, MoreBranches: p.rest,
+		Filter: clip(p.Query), Refresh: p.asked.refresh, Limit: p.asked.limit, Each: p.asked.each, MoreBranches: p.rest,
 	}
 	if p.asked.fleet && v.Refresh > 0 {
 		v.Refresh = max(v.Refresh, fleetRefresh)
@@ -128,8 +129,14 @@ func (p *picture) branch(b *branch) Branch {
 		}
 		shown.Holds = append(shown.Holds, h)
 	}
+	open := map[int]bool{}
+	for _, t := range b.open {
+		open[t.wait.at] = true
+	}
 	for i := range k.Waiters {
-		shown.Longest = max(shown.Longest, seconds(k.Waiters[i].Waited))
+		if !open[i] {
+			shown.Longest = max(shown.Longest, seconds(k.Waiters[i].Waited))
+		}
 	}
 	for _, t := range b.open {
 		w := p.graph.waiter(t.wait)

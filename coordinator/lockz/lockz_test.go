@@ -107,7 +107,7 @@ func TestLimits(t *testing.T) {
 		require.Len(t, p.Keys, 1)
 		require.Len(t, p.Keys[0].Waiters, 10)
 		require.Len(t, s.json("/?format=json&limit=99999999999999999999").Keys, 200)
-		require.Contains(t, s.get("/").Body.String(), "50 more were left out")
+		shows(t, s.get("/").Body.String(), "50 more were left out")
 	})
 }
 
@@ -130,8 +130,8 @@ func TestFilter(t *testing.T) {
 		require.Len(t, names(s.Coordinator.ID()), 4)
 		require.Empty(t, names("none"))
 		body := s.get("/?q=none").Body.String()
-		require.Contains(t, body, `value="none"`)
-		require.Contains(t, body, "None of 4 has")
+		shows(t, body, `value="none"`)
+		shows(t, body, "None of 4 has")
 		require.Len(t, s.json("/?format=json&q="+strings.Repeat("a", 100_000)).Query, maxQuery)
 		require.Equal(t, 4, s.json("/?format=json&q=12").Now.Keys, "the counts are of all")
 	}, coordinator.WithTelemetry(telemetry.Config{KeyClass: func(key string) string {
@@ -158,7 +158,7 @@ func TestOthersThatHoldAndWantAreTold(t *testing.T) {
 		require.Nil(t, ours.Rank)
 		require.Equal(t, 1, p.Now.Wanted)
 		require.Equal(t, "elsewhere:1", p.Waits[0].Holder)
-		require.Contains(t, s.get("/").Body.String(), "wanted by another process")
+		shows(t, s.get("/").Body.String(), "wanted by another process")
 
 		p = s.json("/?format=json&fleet=1")
 		require.Len(t, p.Fleet.Keys, 2)
@@ -171,8 +171,8 @@ func TestOthersThatHoldAndWantAreTold(t *testing.T) {
 		require.True(t, p.Cycles[0].Possible)
 		require.Len(t, p.Cycles[0].Steps, 2)
 		body := s.get("/?fleet=1").Body.String()
-		require.Contains(t, body, "Possible deadlock")
-		require.Contains(t, body, `data-refresh="10"`, "what costs the server something is not so frequent")
+		shows(t, body, "Possible deadlock")
+		shows(t, body, `data-refresh="10"`, "what costs the server something is not so frequent")
 		release()
 		other.Release()
 	})
@@ -188,8 +188,8 @@ func TestAFailingStoreIsTold(t *testing.T) {
 		require.Equal(t, 1, p.Now.Failing)
 		require.Equal(t, "failed", p.Check.State)
 		body := s.get("/").Body.String()
-		require.Contains(t, body, "connection &lt;refused&gt;")
-		require.Contains(t, body, "The server could not be asked")
+		shows(t, body, "connection &lt;refused&gt;")
+		shows(t, body, "The server could not be asked")
 		p = s.json("/?format=json&fleet=1")
 		require.Contains(t, p.Fleet.Keys[0].Error, "connection <refused>")
 		restore()
@@ -207,7 +207,7 @@ func TestReadersAndReentry(t *testing.T) {
 		require.Len(t, k.Holds, 2)
 		require.Equal(t, 2, k.Holds[0].Count)
 		require.Equal(t, 2, k.Holds[0].Reads)
-		require.Contains(t, s.get("/").Body.String(), "2 times inside")
+		shows(t, s.get("/").Body.String(), "2 times inside")
 	})
 }
 
@@ -280,7 +280,7 @@ func TestAnyMountPath(t *testing.T) {
 			w := request1(mux, http.MethodGet, address)
 			require.Equal(t, http.StatusOK, w.Code)
 			body := w.Body.String()
-			require.Contains(t, body, `href="?format=json&amp;q=k"`)
+			shows(t, body, `href="?format=json&amp;q=k"`)
 			require.NotRegexp(t, `(href|src|action)="[^?d"]`, body, "an address that isn't relative to the page")
 		}
 	})
@@ -310,7 +310,7 @@ func TestAClosedCoordinatorHasAPage(t *testing.T) {
 		p := s.json("/?format=json&fleet=1")
 		require.Empty(t, p.Keys)
 		require.Equal(t, "failed", p.Check.State)
-		require.Contains(t, s.get("/").Body.String(), "None: nothing is held")
+		shows(t, s.get("/").Body.String(), "None: nothing is held")
 	})
 }
 
@@ -318,10 +318,10 @@ func TestOptions(t *testing.T) {
 	onStage(t, func(t *testing.T, s *scene) {
 		s.page = Handler(s.Coordinator, WithTitle("<b>shop</b>"), WithCheckInterval(0))
 		body := s.get("/?refresh=0").Body.String()
-		require.Contains(t, body, "Locks of &lt;b&gt;shop&lt;/b&gt;")
-		require.NotContains(t, body, "http-equiv")
+		shows(t, body, "Locks of &lt;b&gt;shop&lt;/b&gt;")
+		showsNot(t, body, "http-equiv")
 		require.Equal(t, "off", s.json("/?format=json").Check.State)
-		require.Contains(t, s.get("/?refresh=7").Body.String(), `<noscript><meta http-equiv="refresh" content="7"></noscript>`)
+		shows(t, s.get("/?refresh=7").Body.String(), `<noscript><meta http-equiv="refresh" content="7"></noscript>`)
 	})
 	require.Panics(t, func() { Handler(nil) })
 }

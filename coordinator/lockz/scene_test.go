@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -124,4 +125,15 @@ func (p Page) key(t *testing.T, name string) Key {
 	}
 	require.Fail(t, "the page has no such key", name)
 	return Key{}
+}
+
+// shows says that a page has a text in it. What fails shows the text, not the page.
+func shows(t *testing.T, body, text string, why ...any) {
+	t.Helper()
+	require.True(t, strings.Contains(body, text), "the page has no %q: %v", text, why)
+}
+
+func showsNot(t *testing.T, body, text string, why ...any) {
+	t.Helper()
+	require.False(t, strings.Contains(body, text), "the page has %q: %v", text, why)
 }

@@ -61,6 +61,15 @@ func (g *graph) grow(keys []int) (trees []*branch, more int) {
 			}
 		}
 	}
+	slices.SortStableFunc(trees, func(a, b *branch) int {
+		switch {
+		case a.loop == b.loop:
+			return 0
+		case a.loop:
+			return -1
+		}
+		return 1
+	})
 	return trees, more
 }
 

@@ -1,6 +1,7 @@
 package lockz
 
 import (
+	"math"
 	"strconv"
 	"time"
 )
@@ -214,7 +215,7 @@ func seconds(d time.Duration) Seconds {
 // String returns the duration for people: two units at most.
 func (s Seconds) String() string {
 	number := func(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
-	whole := int64(s)
+	whole := int64(math.Round(float64(s)))
 	switch {
 	case s < 0.01:
 		return number(float64(s)*1000, 1) + " ms"
