@@ -24,7 +24,7 @@ type script struct {
 	mu      sync.Mutex
 	unseen  []*sent // not yet taken by the test, in the order of sending
 	flying  map[string]*sent
-	total   int  // commands, Busy not counted
+	total   int  // commands, hints not counted
 	obeying bool // answers everything by itself
 	closed  bool
 	mute    bool // Close answers nothing
@@ -55,7 +55,7 @@ func (s *script) Send(r lease.Request, done func(lease.Reply, error)) {
 		go done(lease.Reply{}, lease.ErrStoreClosed)
 		return
 	}
-	if r.Op != lease.Busy {
+	if !hint(r.Op) {
 		if other := s.flying[r.Key]; other != nil {
 			s.t.Errorf("rule 5: %v was sent while %v is on its way", r, other.Request)
 		}
@@ -72,6 +72,9 @@ func (s *script) Send(r lease.Request, done func(lease.Reply, error)) {
 	default:
 	}
 }
+
+// hint says that a request may be sent at any time, and that nothing depends on it.
+func hint(op lease.Op) bool { return op == lease.Busy || op == lease.Annotate }
 
 func (s *script) Inspect(context.Context, string) (lease.Info, error) { return lease.Info{}, nil }
 func (s *script) Force(context.Context, string) error                 { return nil }
@@ -170,7 +173,7 @@ func (s *script) quiet(d time.Duration) {
 // answer calls back. What was sent is what the reply says, unless it says nothing.
 func (q *sent) answer(r lease.Reply, err error) {
 	q.s.mu.Lock()
-	if q.Op != lease.Busy && q.s.flying[q.Key] == q {
+	if !hint(q.Op) && q.s.flying[q.Key] == q {
 		delete(q.s.flying, q.Key)
 	}
 	q.s.mu.Unlock()
@@ -215,7 +218,7 @@ func (q *sent) obey() {
 		r.First, r.Last = first, q.s.token
 	}
 	q.s.mu.Unlock()
-	if q.Op == lease.Busy || q.Op == lease.Release && q.Next == nil {
+	if hint(q.Op) || q.Op == lease.Release && q.Next == nil {
 		r = lease.Reply{Status: lease.Done}
 	}
 	q.answer(r, nil)
@@ -238,7 +241,7 @@ func (s *script) obey() {
 	}
 }
 
-// commands returns how many commands were sent, Busy not counted.
+// commands returns how many commands were sent, hints not counted.
 func (s *script) commands() int {
 	synctest.Wait()
 	s.mu.Lock()
