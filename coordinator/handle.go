@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -96,7 +97,7 @@ func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointe
 		a := c.actorAt(at, key)
 		h.actor = a
 		if a.class.Load() == nil {
-			a.class.CompareAndSwap(nil, c.tel.Class(key))
+			a.class.CompareAndSwap(nil, c.tel.Class(cmp.Or(conf.classAs, key)))
 		}
 		outcome := a.lock(h, kind, mode, conf, &how, chain)
 		if outcome == moved {

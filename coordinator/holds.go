@@ -1,13 +1,14 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 )
 
-// Holds are the holds of several keys, taken by [Coordinator.LockAll].
+// Holds are the holds of several keys, taken by [Coordinator.LockAll] or [LockEach].
 type Holds struct {
 	holds []*Hold // in the order of their keys
 }
@@ -19,16 +20,32 @@ func (c *Coordinator) LockAll(ctx context.Context, keys ...string) (*Holds, erro
 	if len(keys) == 0 {
 		return nil, invalid("LockAll without a key")
 	}
-	for _, k := range keys {
-		if err := validKey(k); err != nil {
-			return nil, err
+	mutexes := make([]*Mutex, len(keys))
+	for i, k := range keys {
+		mutexes[i] = c.Mutex(k)
+	}
+	return LockEach(ctx, mutexes...)
+}
+
+// LockEach is [Coordinator.LockAll] for mutexes of one coordinator, with their
+// options; of several with the same key the first counts.
+func LockEach(ctx context.Context, mutexes ...*Mutex) (*Holds, error) {
+	if len(mutexes) == 0 {
+		return nil, invalid("LockEach without a mutex")
+	}
+	for i, m := range mutexes {
+		switch {
+		case m == nil:
+			return nil, invalid("mutex %d of LockEach is nil", i)
+		case m.c != mutexes[0].c:
+			return nil, invalid("the mutexes of LockEach have different coordinators")
+		case m.err != nil:
+			return nil, m.err
 		}
 	}
-	sorted := slices.Clone(keys)
-	slices.Sort(sorted)
 	all := &Holds{}
-	for _, k := range slices.Compact(sorted) {
-		h, err := c.Mutex(k).Lock(ctx)
+	for _, m := range inOrder(mutexes) {
+		h, err := m.Lock(ctx)
 		if err != nil {
 			if len(all.holds) > 0 {
 				_ = all.Unlock() // the error to tell is that of the wait
@@ -40,6 +57,13 @@ func (c *Coordinator) LockAll(ctx context.Context, keys ...string) (*Holds, erro
 		ctx = h.Context()
 	}
 	return all, nil
+}
+
+// inOrder returns mutexes in the order of their keys, each key once.
+func inOrder(mutexes []*Mutex) []*Mutex {
+	sorted := slices.Clone(mutexes)
+	slices.SortStableFunc(sorted, func(a, b *Mutex) int { return cmp.Compare(a.key, b.key) })
+	return slices.CompactFunc(sorted, func(a, b *Mutex) bool { return a.key == b.key })
 }
 
 // Unlock ends all the holds, the last one first. It joins what their Unlocks

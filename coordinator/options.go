@@ -192,6 +192,7 @@ type mutexConfig struct {
 	fair    bool
 	cached  bool
 	endWith context.Context
+	classAs string // empty: as the key
 }
 
 func (m *mutexConfig) validate() error {
@@ -250,4 +251,11 @@ func EndWith(ctx context.Context) MutexOption {
 		m.endWith = ctx
 		return nil
 	}
+}
+
+// ClassAs has the [telemetry.Config]'s KeyClass asked for a name in the place of the
+// key: for keys that are made from a name, which says more. Where mutexes of a key
+// differ in that, the one that is used first counts.
+func ClassAs(name string) MutexOption {
+	return func(m *mutexConfig) error { m.classAs = name; return nil }
 }
