@@ -123,8 +123,9 @@ func TestMetricsTable(t *testing.T) {
 	class.Waited(false, telemetry.Acquired, time.Second)
 	class.Held(false, telemetry.Released, time.Second)
 	class.Renewed(time.Second)
-	class.Ordered(telemetry.Done, 1, 1)
-	class.Batched(1)
+	stocks := class.Stocks()
+	stocks.Answered(telemetry.OperationDeduct, telemetry.Done, 1, 1)
+	stocks.Batched(1)
 	require.NoError(t, told.Flush(t.Context()))
 	var all metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(t.Context(), &all))

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Line is what an order over several stocks wants of one.
@@ -49,11 +51,14 @@ func DeductAll(ctx context.Context, id, user string, lines ...Line) (AllReceipt,
 		return AllReceipt{r.Repeated}, err
 	}
 	for i := range o.parts {
-		if s := o.parts[i].home.stock; s.sold.answers(&o.parts[i].order) {
+		if s := o.parts[i].home.stock; s.sold.answers(&o.parts[i].order, telemetry.OperationDeductAll) {
+			o.tellKnown(i)
 			return AllReceipt{}, s.sold.err
 		}
 	}
-	return o.run(ctx, o.deduct)
+	r, err := o.run(ctx, o.deduct)
+	o.tell(telemetry.OperationDeductAll, r, err)
+	return r, err
 }
 
 // ReturnAll gives back what [DeductAll] of the same user, ID and lines took, all of it. Nil: it holds nothing, and what it held
@@ -69,7 +74,8 @@ func ReturnAll(ctx context.Context, id, user string, lines ...Line) error {
 	if len(o.parts) == 1 {
 		return o.parts[0].home.stock.Return(ctx, o.parts[0].order)
 	}
-	_, err = o.run(ctx, o.giveBack)
+	r, err := o.run(ctx, o.giveBack)
+	o.tell(telemetry.OperationReturnAll, r, err)
 	return err
 }
 
@@ -200,7 +206,7 @@ func (s *Stock) places(text string) (homes []*home, sets []string, err error) {
 		if err != nil || !ok || index < 0 || index >= conf.Segments {
 			return nil, nil, errPlace
 		}
-		stranger := &Stock{c: s.c, name: name, conf: conf, settings: s.settings, server: s.server}
+		stranger := &Stock{c: s.c, name: name, conf: conf, settings: s.settings, server: s.server, told: s.c.Telemetry().Class(name).Stocks()}
 		homes, sets = append(homes, newHome(stranger, index)), append(sets, set)
 	}
 	return homes, sets, nil

@@ -162,7 +162,10 @@ func (h *home) ask(b *batch) ([]outcome, error) {
 // others are not to wait for as long again.
 func (h *home) askSince(failing *time.Time, b *batch) ([]outcome, error) {
 	s, script := h.stock, ordersScript
-	s.counters.orders.Add(b.size())
+	if size := b.size(); size > 0 {
+		s.counters.orders.Add(size)
+		s.told.Batched(size)
+	}
 	if h.short(b) {
 		script = deductScript
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,8 @@ type flight struct {
 	boarded  int
 	orders   []order
 	nameless []groupCall
+	left     []int // orders whose callers have gone since it was sent
+	landing  bool  // what became of it is known
 
 	// Written before landed is closed.
 	outcomes []outcome
@@ -51,6 +54,7 @@ type flight struct {
 type groupCall struct {
 	group
 	claimed *atomic.Int64
+	left    int // callers who have gone since it was sent
 }
 
 // submit has an order travel, and waits for its outcome, or for the end of ctx.
@@ -58,7 +62,9 @@ func (l *lane) submit(ctx context.Context, o order) outcome {
 	l.mu.Lock()
 	if limit := l.home.stock.conf.MaxWaiting; limit > 0 && o.verb.takes() && l.waiting+int(l.home.puller.calls.Load()) >= limit {
 		l.mu.Unlock()
-		return failed(fmt.Errorf("%w: %d calls wait at segment %d", coordinator.ErrTooManyWaiters, limit, l.home.index))
+		out := failed(fmt.Errorf("%w: %d calls wait at segment %d", coordinator.ErrTooManyWaiters, limit, l.home.index))
+		l.home.stock.tell(&o, &out)
+		return out
 	}
 	l.waiting++
 	f := l.collecting()
@@ -72,7 +78,11 @@ func (l *lane) submit(ctx context.Context, o order) outcome {
 		select {
 		case <-f.landed:
 		case <-done:
-			return l.leave(ctx, f, at, &o)
+			if out, ok := l.leave(ctx, f, at, &o); ok {
+				l.home.stock.tell(&o, &out)
+				return out
+			}
+			<-f.landed
 		}
 	} else {
 		<-f.landed
@@ -113,23 +123,30 @@ func (f *flight) board(o *order) (at int, claimed *atomic.Int64) {
 			return i, g.claimed
 		}
 	}
-	f.nameless = append(f.nameless, groupCall{group{quantity: o.quantity, count: 1}, &atomic.Int64{}})
+	f.nameless = append(f.nameless, groupCall{group: group{quantity: o.quantity, count: 1}, claimed: &atomic.Int64{}})
 	return len(f.nameless) - 1, f.nameless[len(f.nameless)-1].claimed
 }
 
-// leave is for a caller whose context has ended.
-func (l *lane) leave(ctx context.Context, f *flight, at int, o *order) outcome {
+// leave is for a caller whose context has ended; false: its flight lands in this very moment.
+func (l *lane) leave(ctx context.Context, f *flight, at int, o *order) (outcome, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.sent {
-		return failed(ended(ErrUncertain, ctx))
-	}
-	if o.verb == nameless {
+	switch {
+	case f.landing:
+		return outcome{}, false
+	case f.sent && o.verb == nameless:
+		f.nameless[at].left++
+	case f.sent:
+		f.left = append(f.left, at)
+	case o.verb == nameless:
 		f.nameless[at].count--
-	} else {
+	default:
 		f.orders[at].verb = cancelled
 	}
-	return failed(ended(ErrNotDone, ctx))
+	if f.sent {
+		return failed(ended(ErrUncertain, ctx)), true
+	}
+	return failed(ended(ErrNotDone, ctx)), true
 }
 
 // fly is the goroutine that sends flights.
@@ -151,7 +168,9 @@ func (l *lane) fly() {
 		f.serve(l.home, &l.failing)
 		l.mu.Lock()
 		l.waiting -= f.boarded
+		f.landing = true // nobody leaves any more
 		l.mu.Unlock()
+		f.tell(l.home.stock, f.left)
 		close(f.landed)
 		// Those who have just been told mostly have another order. They come first, so that
 		// all of them travel in the next flight and not every other one in every other
@@ -166,10 +185,7 @@ func (f *flight) serve(h *home, failing *time.Time) {
 	if f.plain() { // which is what most flights are: nothing to sort
 		f.outcomes, f.err = h.askSince(failing, &batch{orders: f.orders})
 		if f.err != nil {
-			f.outcomes = make([]outcome, len(f.orders))
-			for i := range f.outcomes {
-				f.outcomes[i] = failed(f.err)
-			}
+			f.outcomes = slices.Repeat([]outcome{failed(f.err)}, len(f.orders))
 		}
 		return
 	}
@@ -210,12 +226,11 @@ func (f *flight) part(h *home, failing *time.Time, b *batch, at []int) {
 		return
 	}
 	outcomes, err := h.askSince(failing, b)
+	if err != nil {
+		outcomes = slices.Repeat([]outcome{failed(err)}, len(at))
+	}
 	for i, to := range at {
-		if err != nil {
-			f.outcomes[to] = failed(err)
-		} else {
-			f.outcomes[to] = outcomes[i]
-		}
+		f.outcomes[to] = outcomes[i]
 	}
 	if err == nil {
 		for i := range b.nameless {

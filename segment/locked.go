@@ -53,7 +53,7 @@ func (s *Stock) WithSegment(ctx context.Context, routingKey string, quantity int
 		return s.about(err, nil)
 	}
 	h := s.homes[Index(routingKey, len(s.homes))]
-	return s.c.Mutex(s.lockKey(h.index)).Do(ctx, func(ctx context.Context) error {
+	return s.c.Mutex(s.lockKey(h.index), coordinator.ClassAs(s.name)).Do(ctx, func(ctx context.Context) error {
 		return h.locked(ctx, quantity, fn)
 	})
 }

@@ -64,7 +64,7 @@ type Locks struct {
 // whose braces give each a slot of its own in a cluster. Braces in the name itself
 // would spoil that: in keys, "{", "}" and "%" are written "%7B", "%7D" and "%25".
 func NewLocks(c *coordinator.Coordinator, name string, n int, opts ...coordinator.MutexOption) *Locks {
-	l := &Locks{c: c, name: name, n: n, opts: slices.Clone(opts)}
+	l := &Locks{c: c, name: name, n: n, opts: append([]coordinator.MutexOption{coordinator.ClassAs(name)}, opts...)}
 	if l.err = validLocks(c, name, n, opts); l.err != nil {
 		return l
 	}
@@ -196,11 +196,11 @@ func (l *Locks) LockAll(ctx context.Context) (*coordinator.Holds, error) {
 			return nil, err
 		}
 	}
-	keys := make([]string, l.n)
-	for i := range keys {
-		keys[i] = l.Key(i)
+	mutexes := make([]*coordinator.Mutex, l.n)
+	for i := range mutexes {
+		mutexes[i] = l.c.Mutex(l.Key(i), coordinator.ClassAs(l.name))
 	}
-	return l.c.LockAll(ctx, keys...)
+	return coordinator.LockEach(ctx, mutexes...)
 }
 
 // mutex returns the routing key's, if all that the call was given makes sense.

@@ -105,6 +105,7 @@ func (s *Stock) lookNow() (survey, error) {
 // pass looks at all segments once.
 func (s *Stock) pass() (survey, error) {
 	s.counters.surveys.Add(1)
+	s.told.Looked()
 	all := make(survey, len(s.homes))
 	todo := make([]*home, len(s.homes))
 	copy(todo, s.homes)
@@ -335,16 +336,17 @@ func (s *Stock) give(gifts []gift) (totals []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	calls := make([]call, len(gifts))
+	calls, moves, moved := make([]call, len(gifts)), int64(0), int64(0)
 	for i, g := range gifts {
 		if g.want >= 0 {
-			s.counters.moves.Add(1)
+			moves++
 		}
 		calls[i] = call{
 			script: giveScript, keys: []string{s.homes[g.donor].keys.books},
 			args: []string{set, strconv.Itoa(g.home), number(g.got), number(g.want)},
 		}
 	}
+	s.counters.moves.Add(moves)
 	totals = make([]string, len(gifts))
 	for i, a := range s.run(calls...) {
 		if a.err != nil {
@@ -353,11 +355,13 @@ func (s *Stock) give(gifts []gift) (totals []string, err error) {
 			continue
 		}
 		values, unreadable := a.message.AsStrSlice()
-		if unreadable != nil || len(values) != 2 {
+		if unreadable != nil || len(values) != 3 {
 			err = fmt.Errorf("%w: give: %w", coordinator.ErrUnavailable, errUnreadable)
 			continue
 		}
-		totals[i] = values[0]
+		units, _ := strconv.ParseInt(values[2], 10, 64)
+		totals[i], moved = values[0], moved+units
 	}
+	s.told.Moved(moves, moved)
 	return totals, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/coordinator"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Receipt tells where an order was taken.
@@ -38,10 +39,10 @@ type Receipt struct {
 // quantity of more than one is served whenever the sum of all allows it; that may
 // take a few round trips. ctx bounds the wait, and decides nothing else.
 func (s *Stock) Deduct(ctx context.Context, o Order) (Receipt, error) {
-	if err := s.check(ctx, &o, false); err != nil {
+	if err := s.check(ctx, &o, deduct); err != nil {
 		return Receipt{}, s.about(err, &o)
 	}
-	if s.sold.answers(&o) {
+	if s.sold.answers(&o, telemetry.OperationDeduct) {
 		return Receipt{}, s.sold.err
 	}
 	h, what := s.home(&o), order{verb: deduct, quantity: o.Quantity}
@@ -77,14 +78,14 @@ func (s *Stock) Restock(ctx context.Context, id string, quantity int64) error {
 		return s.about(invalid("the context is nil"), nil)
 	}
 	if ctx.Err() != nil {
-		return s.about(ended(ErrNotDone, ctx), nil)
+		return s.about(s.tellFailed(restock, ended(ErrNotDone, ctx)), nil)
 	}
 	if err := o.validate(&Config{}, true); err != nil {
 		return s.about(err, nil)
 	}
 	all, err := s.lookWithin(ctx)
 	if err != nil {
-		return s.about(err, nil)
+		return s.about(s.tellFailed(restock, err), nil)
 	}
 	var loaded int64
 	for i := range all {
@@ -96,6 +97,9 @@ func (s *Stock) Restock(ctx context.Context, id string, quantity int64) error {
 		what.verb = query // it may be among them already
 	}
 	out := s.do(ctx, h, what)
+	if what.verb == query {
+		s.tellAll(restock, &out, 1, 0)
+	}
 	if out.status == statusFull || out.status == statusUnknown {
 		return s.about(s.tooMuch(loaded, quantity), nil)
 	}
@@ -126,13 +130,13 @@ type Reservation struct {
 // needs an ID. Reserved again, it has the first deadline. Errors are those of Deduct;
 // ttl is from a millisecond to 366 days.
 func (s *Stock) Reserve(ctx context.Context, o Order, ttl time.Duration) (*Reservation, error) {
-	if err := s.check(ctx, &o, true); err != nil {
+	if err := s.check(ctx, &o, reserve); err != nil {
 		return nil, s.about(err, &o)
 	}
 	if ttl < time.Millisecond || ttl > MaxReserve {
 		return nil, s.about(invalid("a reservation for %v is not within 1ms and %v", ttl, MaxReserve), &o)
 	}
-	if s.sold.answers(&o) {
+	if s.sold.answers(&o, telemetry.OperationReserve) {
 		return nil, s.sold.err
 	}
 	h := s.home(&o)
@@ -181,7 +185,7 @@ func (s *Stock) act(ctx context.Context, o *Order, v verb) (Receipt, error) {
 	if o.Quantity == 0 {
 		checked.Quantity = 1
 	}
-	if err := s.check(ctx, &checked, true); err != nil {
+	if err := s.check(ctx, &checked, v); err != nil {
 		return Receipt{}, s.about(err, o)
 	}
 	h := s.home(o)
@@ -221,7 +225,7 @@ type Record struct {
 // error, but [Unknown].
 func (s *Stock) Lookup(ctx context.Context, user, id string) (Record, error) {
 	o := Order{ID: id, User: user, Quantity: 1}
-	if err := s.check(ctx, &o, true); err != nil {
+	if err := s.check(ctx, &o, query); err != nil {
 		return Record{}, s.about(err, &o)
 	}
 	h := s.home(&o)

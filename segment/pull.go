@@ -147,7 +147,7 @@ const turnWait = 20 * time.Millisecond
 // turn keeps two pullers from passing the last units to and fro.
 func (p *puller) turn() *coordinator.Hold {
 	s := p.home.stock
-	hold, err := s.c.Mutex("stock:"+s.name+"/pull").TryLockFor(context.Background(), turnWait)
+	hold, err := s.c.Mutex("stock:"+s.name+"/pull", coordinator.ClassAs(s.name)).TryLockFor(context.Background(), turnWait)
 	if err != nil {
 		return nil
 	}
@@ -359,13 +359,15 @@ func (s *Stock) do(ctx context.Context, h *home, o order) outcome {
 		out := h.lane.submit(ctx, o)
 		if pulls(&out) {
 			o.maybe = o.maybe || out.detail != nil && out.detail.maybe
-			out = h.puller.submit(ctx, o)
+			if out = h.puller.submit(ctx, o); out.final() {
+				s.tell(&o, &out)
+			}
 		}
 		if out.status != statusBusy || o.verb == query {
 			return out
 		}
 		if err := h.await(ctx, o.field, misses); err != nil {
-			return failed(err)
+			return failed(s.tellFailed(o.verb, err))
 		}
 	}
 }

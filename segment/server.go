@@ -242,7 +242,9 @@ func (s *Stock) closed() bool {
 func (s *Stock) attempt(calls []call) []answer {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return s.server.run(ctx, calls)
+	answers := s.server.run(ctx, calls)
+	s.tellSent(answers)
+	return answers
 }
 
 // explain makes the caller's error out of the server's.

@@ -3,7 +3,7 @@ package segment
 import (
 	"sync/atomic"
 
-	"github.com/puzpuzpuz/xsync/v3"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Snapshot counts what this process did with a stock since it was made. Orders over
@@ -21,13 +21,14 @@ type Snapshot struct {
 // counters are what Snapshot tells.
 type counters struct {
 	orders, scripts, soldOut, moves, surveys, learning atomic.Int64
-	known                                              *xsync.Counter
 }
 
 // Snapshot tells what this process did with the stock.
 func (s *Stock) Snapshot() Snapshot {
-	n := &s.counters
-	known := n.known.Value()
+	n, known := &s.counters, int64(0)
+	for op := range telemetry.OperationReserve + 1 {
+		known += s.sold.answered.Load().of(op)
+	}
 	return Snapshot{
 		Orders: n.orders.Load(), Scripts: n.scripts.Load(), SoldOut: n.soldOut.Load() + known, Known: known,
 		Moves: n.moves.Load(), Surveys: n.surveys.Load(), Learning: n.learning.Load(),

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v3"
 	"github.com/redis/rueidis"
 
 	"github.com/go-leasehold/leasehold/coordinator"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 const (
@@ -42,7 +45,8 @@ type soldOut struct {
 	seed  maphash.Seed
 	every time.Duration // verifyEvery
 
-	known atomic.Pointer[knowledge]
+	known    atomic.Pointer[knowledge]
+	answered atomic.Pointer[answered] // nil: nothing was ever known
 
 	mu        sync.Mutex // guards what follows, and that known is of the present generation
 	grown     uint64     // generation: grows with whatever may have made knowledge void
@@ -53,10 +57,22 @@ type soldOut struct {
 
 // knowledge is never changed.
 type knowledge struct {
-	sum     int64               // an order of more units is sold out
-	records map[uint64]struct{} // hashes of user and ID; theirs are asked for
-	revs    []string            // of each segment
-	used    atomic.Bool         // since the last check
+	sum      int64               // an order of more units is sold out
+	records  map[uint64]struct{} // hashes of user and ID; theirs are asked for
+	revs     []string            // of each segment
+	used     atomic.Bool         // since the last check
+	answered *answered
+}
+
+// answered counts orders that were answered with no command, by operation: of those that want units.
+type answered [telemetry.OperationReserve + 1]*xsync.Counter
+
+// of returns how many of an operation there were.
+func (n *answered) of(op telemetry.Operation) int64 {
+	if n == nil || int(op) >= len(n) {
+		return 0
+	}
+	return n[op].Value()
 }
 
 func (k *soldOut) init(s *Stock) {
@@ -65,7 +81,7 @@ func (k *soldOut) init(s *Stock) {
 }
 
 // answers says whether an order is known not to be served.
-func (k *soldOut) answers(o *Order) bool {
+func (k *soldOut) answers(o *Order, op telemetry.Operation) bool {
 	known := k.known.Load()
 	if known == nil || o.Quantity <= known.sum {
 		return false
@@ -78,12 +94,28 @@ func (k *soldOut) answers(o *Order) bool {
 	if !known.used.Load() {
 		known.used.Store(true)
 	}
-	k.stock.counters.known.Inc()
+	known.answered[op].Inc()
 	return true
 }
 
 func (k *soldOut) hash(user, id string) uint64 {
 	return maphash.String(k.seed, user)*31 + maphash.String(k.seed, id)
+}
+
+// counting returns what counts the orders that are answered with no command, from the first time on that there may be
+// any. One goroutine at a time calls it: the one that learns.
+func (k *soldOut) counting() *answered {
+	if n := k.answered.Load(); n != nil {
+		return n
+	}
+	n := &answered{}
+	for i := range n {
+		n[i] = xsync.NewCounter()
+	}
+	k.answered.Store(n)
+	// Where the stock is used no more, its numbers remain.
+	runtime.AddCleanup(k.stock, func(stop func()) { stop() }, k.stock.told.Known(n.of))
+	return n
 }
 
 // generation is to be read before the first look of a proof.
@@ -159,7 +191,7 @@ func (k *soldOut) collect(sum int64, seen survey) (*knowledge, func(), error) {
 		}
 		stops = append(stops, f)
 	}
-	known := &knowledge{sum: sum, records: map[uint64]struct{}{}}
+	known := &knowledge{sum: sum, records: map[uint64]struct{}{}, answered: k.counting()}
 	revs, err := k.revs()
 	if err != nil {
 		return nil, stop, err
@@ -198,6 +230,7 @@ func (k *soldOut) revs() ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), verifyWithin)
 	defer cancel()
 	results, err := s.c.Tracked(ctx, reads...)
+	s.tellRead(len(reads), err)
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +253,7 @@ func (k *soldOut) scan(name string, records map[uint64]struct{}) (bool, error) {
 	defer cancel()
 	for cursor := uint64(0); ; {
 		entry, err := client.Do(ctx, client.B().Hscan().Key(name).Cursor(cursor).Count(scanCount).Build()).AsScanEntry()
+		k.stock.tellRead(1, err)
 		if err != nil {
 			return false, err
 		}

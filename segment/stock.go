@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
 	"github.com/go-leasehold/leasehold/coordinator"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Stock is a number of units of one thing, which any number of processes sell
@@ -38,6 +37,7 @@ type Stock struct {
 	sold     soldOut
 	surveyor surveyor
 	counters counters
+	told     *telemetry.Stocks // of its class
 }
 
 // NewStock returns a handle on the stock of a name: 1 to 1,024 bytes of any
@@ -66,12 +66,12 @@ func newStock(c *coordinator.Coordinator, name string, conf Config, settings coo
 	s := &Stock{
 		c: c, name: name, conf: conf, settings: settings, server: server,
 		homes: make([]*home, conf.Segments), anonymous: Index(c.ID(), conf.Segments),
+		told: c.Telemetry().Class(name).Stocks(),
 	}
 	for i := range s.homes {
 		s.homes[i] = newHome(s, i)
 	}
 	s.meta = s.homes[0].keys.meta()
-	s.counters.known = xsync.NewCounter()
 	s.sold.init(s)
 	return s
 }
@@ -173,15 +173,15 @@ func (s *Stock) noteEpoch(set string, err error) {
 	}
 }
 
-// check refuses what no script should see.
-func (s *Stock) check(ctx context.Context, o *Order, identified bool) error {
+// check refuses what no script should see. All orders but those to be deducted need an ID.
+func (s *Stock) check(ctx context.Context, o *Order, v verb) error {
 	if ctx == nil {
 		return invalid("the context is nil")
 	}
 	if ctx.Err() != nil {
-		return ended(ErrNotDone, ctx)
+		return s.tellFailed(v, ended(ErrNotDone, ctx))
 	}
-	return o.validate(&s.conf, identified)
+	return o.validate(&s.conf, v != deduct)
 }
 
 // home returns the segment at which an order lives.

@@ -22,6 +22,8 @@ type Class struct {
 	plain      []metric.RecordOption
 	// By mode and path; the path of a failed call is "".
 	spans [2]map[Path]trace.SpanStartOption
+
+	stocks atomic.Pointer[Stocks] // nil: it has none
 }
 
 // Name returns the name of the class.
@@ -59,10 +61,14 @@ func newClass(t *Telemetry, name string) *Class {
 			c.spans[i][p] = trace.WithAttributes(AttrClass.String(name), AttrMode.String(modes[i]), AttrPath.String(string(p)))
 		}
 	}
-	for _, k := range []AlarmKind{LongHold, LongWait, LateRenewal} {
-		t.alarmed(name, k, 0) // so that the first one is seen as a step
-	}
 	return c
+}
+
+// begin counts what has not happened yet, so that the first time is seen as a step.
+func (c *Class) begin() {
+	for _, k := range []AlarmKind{LongHold, LongWait, LateRenewal} {
+		c.t.alarmed(c.name, k, 0)
+	}
 }
 
 func (c *Class) options(mode int, o Outcome) []metric.RecordOption {
@@ -85,6 +91,7 @@ type classes struct {
 func (s *classes) init(t *Telemetry, of func(string) string) {
 	s.of = of
 	s.other = newClass(t, OtherClass)
+	s.other.begin()
 	s.byName = map[string]*Class{OtherClass: s.other}
 }
 
@@ -113,6 +120,7 @@ func (t *Telemetry) Class(key string) *Class {
 	name = strings.Clone(name) // it may be a part of the key, and that of something large
 	c = newClass(t, name)
 	s.byName[name] = c
+	t.spans.put(c.begin) // a meter that hangs must not hold up who asks
 	return c
 }
 
@@ -129,12 +137,12 @@ func (s *classes) name(key string) (name string) {
 			name = OtherClass
 		}
 	}()
-	name = s.of(key)
-	if len(name) > MaxClassName {
-		name = name[:MaxClassName]
-	}
-	if !utf8.ValidString(name) {
-		name = strings.ToValidUTF8(name, "\uFFFD")
+	name = strings.ToValidUTF8(s.of(key), "\uFFFD")
+	if end := MaxClassName; len(name) > end {
+		for !utf8.RuneStart(name[end]) {
+			end--
+		}
+		name = name[:end]
 	}
 	return name
 }

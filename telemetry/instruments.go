@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 )
@@ -20,8 +19,6 @@ type instruments struct {
 	lateness metric.Float64Histogram
 	batch    metric.Int64Histogram
 	alarms   metric.Int64Counter
-	orders   metric.Int64Counter
-	units    metric.Int64Counter
 }
 
 var (
@@ -77,8 +74,6 @@ func instrumentsOf(p metric.MeterProvider) (i instruments, err error) {
 		metric.WithDescription("Orders carried by one command"), metric.WithExplicitBucketBoundaries(batches...))
 	check(e)
 	i.alarms = counter(MetricAlarms, "{alarm}", "Alarms raised")
-	i.orders = counter(MetricStockOrders, "{order}", "Orders of stock answered")
-	i.units = counter(MetricStockUnits, "{unit}", "Units of stock deducted")
 	return i, err
 }
 
@@ -96,24 +91,4 @@ func (t *Telemetry) record(h metric.Float64Histogram, d time.Duration, with []me
 		}
 	}()
 	h.Record(context.Background(), d.Seconds(), with...)
-}
-
-// Ordered counts orders of a stock that were answered alike, and the units that
-// they took.
-func (c *Class) Ordered(o Outcome, orders, units int64) {
-	defer func() { _ = recover() }()
-	ctx, t := context.Background(), c.t
-	if !t.orders.Enabled(ctx) {
-		return
-	}
-	t.orders.Add(ctx, orders, metric.WithAttributeSet(attribute.NewSet(AttrClass.String(c.name), AttrOutcome.String(string(o)))))
-	if units > 0 {
-		t.units.Add(ctx, units, metric.WithAttributeSet(attribute.NewSet(AttrClass.String(c.name))))
-	}
-}
-
-// Batched records how many orders one command carried.
-func (c *Class) Batched(orders int) {
-	defer func() { _ = recover() }()
-	c.t.batch.Record(context.Background(), int64(orders), c.plain...)
 }

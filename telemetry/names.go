@@ -54,6 +54,8 @@ const (
 	AttrAlarm = attribute.Key("leasehold.alarm")
 	// AttrHolds is how many holds a lease served.
 	AttrHolds = attribute.Key("leasehold.holds")
+	// AttrOperation is what was asked of a stock: see [Operation].
+	AttrOperation = attribute.Key("leasehold.operation")
 	// AttrErrorType is OpenTelemetry's own: the outcome, where it is an error.
 	AttrErrorType = attribute.Key("error.type")
 )
@@ -96,9 +98,15 @@ const (
 	MetricAlarms         = "leasehold.alarms"          // {alarm}: class, alarm
 	MetricDropped        = "leasehold.dropped"         // {record}: spans, alarms and log lines that a slow receiver made us drop
 
-	MetricStockOrders = "leasehold.stock.orders"     // {order}: deductions and returns answered; class, outcome
-	MetricStockUnits  = "leasehold.stock.units"      // {unit}: units deducted; class
-	MetricStockBatch  = "leasehold.stock.batch.size" // histogram, {order}: orders that one command carried; class
+	MetricStockOrders   = "leasehold.stock.orders"         // {order}: answered; class, operation, outcome
+	MetricStockUnits    = "leasehold.stock.units"          // {unit}: of orders that were carried out; class, operation
+	MetricStockKnown    = "leasehold.stock.sold_out.known" // {order}: of those that were sold out, answered with no command; class, operation
+	MetricStockBatch    = "leasehold.stock.batch.size"     // histogram, {order}: orders that one command carried; class
+	MetricStockCommands = "leasehold.stock.commands"       // {command}: sent for stock; class
+	MetricStockFailures = "leasehold.stock.failures"       // {command}: of them, not answered, or with an error; class
+	MetricStockMoves    = "leasehold.stock.moves"          // {move}: requests to segments for units that another is short of; class
+	MetricStockMoved    = "leasehold.stock.moved"          // {unit}: that they gave; class
+	MetricStockLooks    = "leasehold.stock.looks"          // {look}: at all segments of a stock; class
 )
 
 // Path is how a hold was granted.
@@ -128,7 +136,7 @@ const (
 	Closed      Outcome = "closed"      // the coordinator was closed
 	Released    Outcome = "released"    // a hold that was unlocked; a lease that was given back
 	Lost        Outcome = "lost"        // a hold whose lease was lost; such a lease
-	Expired     Outcome = "expired"     // a hold that outlasted its MaxHold, or the context of EndWith
+	Expired     Outcome = "expired"     // a hold that outlasted its MaxHold, or the context of EndWith; an order whose reservation had run out
 	SoldOut     Outcome = "sold_out"    // an order: not enough is left
 	Done        Outcome = "done"        // an order: carried out
 	Repeated    Outcome = "repeated"    // an order: it had been carried out before

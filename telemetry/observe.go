@@ -26,13 +26,14 @@ type observables struct {
 	waiters, holds, leases, keys                        metric.Int64ObservableUpDownCounter
 	grants, handoffs, yields, renewals, losses, expired metric.Int64ObservableCounter
 	missed, commands, failures, failedReleases, dropped metric.Int64ObservableCounter
+	stock                                               stockObservables
 }
 
 func (o *observables) all() []metric.Observable {
-	return []metric.Observable{
+	return append([]metric.Observable{
 		o.waiters, o.holds, o.leases, o.keys, o.grants, o.handoffs, o.yields, o.renewals, o.losses, o.expired,
 		o.missed, o.commands, o.failures, o.failedReleases, o.dropped,
-	}
+	}, o.stock.all()...)
 }
 
 func (o *observables) make(m metric.Meter) (err error) {
@@ -65,6 +66,7 @@ func (o *observables) make(m metric.Meter) (err error) {
 	o.failures = sum(MetricFailures, "{command}", "Commands that the store did not answer, or with an error")
 	o.failedReleases = sum(MetricFailedReleases, "{lease}", "Leases left to expire because their release failed")
 	o.dropped = sum(MetricDropped, "{record}", "Spans, alarms and log lines that a slow receiver made us drop")
+	o.stock.make(sum)
 	return err
 }
 
@@ -83,6 +85,9 @@ func (t *Telemetry) Observe(totals func() []Totals, lines func() int64) (err err
 	r, err := t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for _, x := range totals() {
 			o.observe(to, &x)
+		}
+		for _, x := range t.classes.stocks() {
+			o.stock.observe(to, x)
 		}
 		to.ObserveInt64(o.dropped, t.dropped.Load()+lines())
 		return nil

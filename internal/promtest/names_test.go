@@ -44,8 +44,9 @@ func everything(t *testing.T) *process {
 	class.Waited(false, telemetry.Acquired, time.Second)
 	class.Held(false, telemetry.Released, time.Second)
 	class.Renewed(time.Second)
-	class.Ordered(telemetry.Done, 1, 1)
-	class.Batched(1)
+	stocks := class.Stocks()
+	stocks.Answered(telemetry.OperationDeduct, telemetry.Done, 1, 1)
+	stocks.Batched(1)
 	told.Raise(telemetry.Alarm{Kind: telemetry.LongHold, Class: class.Name()})
 	require.NoError(t, told.Flush(t.Context()))
 	return p

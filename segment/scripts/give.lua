@@ -7,7 +7,7 @@
 -- ARGV[3]  got   what it has ever received from here, as it was seen there
 -- ARGV[4]  want  units; -1: give none, only look
 --
--- Returns  {given, left}  as texts: the total ever given to home, and what is left here
+-- Returns  {given, left, units}  as texts: the total ever given to home, what is left here, and what was given now
 -- Retry    safe: more units may move
 local found = redis.call('HMGET', KEYS[1], 'set', 'left', 'given:' .. ARGV[2], 'gave', 'short', 'rev')
 if not found[1] then
@@ -17,7 +17,7 @@ elseif found[1] ~= ARGV[1] then
 end
 local left, given, gave, short = tonumber(found[2]), tonumber(found[3] or 0), tonumber(found[4] or 0), tonumber(found[5] or 0)
 local got, want = tonumber(ARGV[3]), tonumber(ARGV[4])
-local changed = false
+local changed, units = false, 0
 if got > given then
   -- A failover has lost that they were given: they are at home, and here as well.
   gave = gave + (got - given)
@@ -31,7 +31,7 @@ if got > given then
 end
 if want >= 0 then
   -- Numbers are exact up to 2^53: what would be over it stays here.
-  local units = math.min(left, math.max(want - (given - got), math.floor(left / 2)), 9007199254740991 - gave)
+  units = math.max(0, math.min(left, math.max(want - (given - got), math.floor(left / 2)), 9007199254740991 - gave))
   if units > 0 then
     left, given, gave = left - units, given + units, gave + units
     changed = true
@@ -41,4 +41,4 @@ if changed then
   redis.call('HSET', KEYS[1], 'left', text(left), 'given:' .. ARGV[2], text(given), 'gave', text(gave), 'short', text(short),
     'rev', text(tonumber(found[6] or 0) + 1))
 end
-return {text(given), text(left)}
+return {text(given), text(left), text(units)}

@@ -178,6 +178,11 @@ function verbs.E(order, quantity, n, ttl)
   return answer
 end
 
+-- An answer, with the quantity on record where the caller did not name one.
+local function told(answer, quantity, on_record)
+  return quantity == '0' and {answer, 0, tonumber(on_record)} or answer
+end
+
 function verbs.C(order, quantity)
   local answer, on_record = standing(order, quantity)
   if answer == reserved then
@@ -187,7 +192,7 @@ function verbs.C(order, quantity)
     note(order, 't' .. on_record)
     answer = done
   end
-  return quantity == '0' and {answer, 0, tonumber(on_record)} or answer
+  return told(answer, quantity, on_record)
 end
 
 local function give_back(order, quantity)
@@ -207,11 +212,11 @@ local function give_back(order, quantity)
 end
 
 function verbs.X(order, quantity)
-  local answer = give_back(order, quantity)
+  local answer, on_record = give_back(order, quantity)
   if answer == returned or answer == expired then
     return again
   end
-  return answer == again and taken or answer
+  return told(answer == again and taken or answer, quantity, on_record)
 end
 
 function verbs.R(order, quantity)
@@ -223,9 +228,9 @@ function verbs.R(order, quantity)
     books.took = books.took - n
     put_back(order, n)
     note(order, 'r' .. on_record)
-    return done
+    answer = done
   end
-  return answer
+  return told(answer, quantity, on_record)
 end
 
 function verbs.S(order, quantity, n)
