@@ -1,0 +1,184 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
+)
+
+// maxBlockers bounds the readers that a writer's wait leads to.
+const maxBlockers = 4
+
+// follow begins to note what happens to a claim that is traced.
+func (a *actor) follow(c *claim) {
+	if c.more == nil || c.more.trace == nil {
+		return
+	}
+	x := c.more.trace
+	x.counted = true
+	x.shared = c.mode == lease.Shared
+	a.told.following++
+}
+
+// queue notes who is in the way of a claim that is traced, and is about to wait.
+func (a *actor) queue(c *claim) {
+	if c.more == nil || c.more.trace == nil {
+		return
+	}
+	a.follow(c)
+	x := c.more.trace
+	x.ahead = a.waiting.n
+	x.behind = x.ahead > 0 || a.inUse()
+	a.linkHolders(x)
+	if t := &a.cur; t.phase == queued {
+		// Who has it elsewhere may be another than when that was last asked.
+		a.verify(max(c.since, t.verifiedAt.add(checkHoldAfter)))
+	}
+}
+
+// linkHolders notes the holds here.
+func (a *actor) linkHolders(x *claimTrace) {
+	for h := a.holds.first; h != nil && len(x.blockers) < maxBlockers; h = h.next {
+		if call := h.call(); call != nil {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Call: call})
+		}
+	}
+}
+
+// unfollow ends that.
+func (a *actor) unfollow(x *claimTrace) {
+	if !x.counted {
+		return
+	}
+	x.counted = false
+	a.told.following--
+	if a.told.following == 0 && a.cur.asker == nil {
+		a.told.events = nil
+	}
+}
+
+// linkGranted notes by whom a claim was let in, and what happened while it waited.
+func (a *actor) linkGranted(c *claim) {
+	x, t := c.more.trace, &a.cur
+	switch c.path {
+	case byHandOver:
+		if c.since < t.wonAt {
+			a.linkElsewhere(c)
+		}
+		if a.told.before != nil && a.told.ended >= c.since {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Call: a.told.before})
+		}
+	case byAsking, byHandoff:
+		a.linkElsewhere(c)
+		if t.passedBy != "" {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: t.passedBy})
+		}
+	}
+	x.events = a.eventsOf(x, c.since)
+	if t.wanted {
+		x.owing.Store(true)
+	}
+}
+
+// heldElsewhere is a hold in another process that had the key at a given moment,
+// and perhaps after it.
+type heldElsewhere struct {
+	trace string // "": that one is not traced
+	at    instant
+}
+
+// keptBy notes who had the key. The first is kept, and the newest.
+func (t *tenure) keptBy(trace string, at instant) {
+	n := len(t.heldBy)
+	if n > 0 && t.heldBy[n-1].trace == trace {
+		t.heldBy[n-1].at = max(t.heldBy[n-1].at, at)
+		return
+	}
+	if n == maxBlockers {
+		t.heldBy = slices.Delete(t.heldBy, 1, 2)
+	}
+	t.heldBy = append(t.heldBy, heldElsewhere{trace, at})
+}
+
+// linkElsewhere notes the holds elsewhere that had the key after the claim came.
+func (a *actor) linkElsewhere(c *claim) {
+	x := c.more.trace
+	for _, b := range a.cur.heldBy {
+		if b.trace != "" && b.at >= c.since {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Remote: b.trace})
+		}
+	}
+}
+
+// giveUpOn notes what was in the way of a claim that will not hold.
+func (a *actor) giveUpOn(c *claim) {
+	if c.more == nil || c.more.trace == nil {
+		return
+	}
+	x := c.more.trace
+	if !x.counted { // it was refused at once
+		x.shared = c.mode == lease.Shared
+		a.linkHolders(x)
+	}
+	if a.cur.phase != held || c.since < a.cur.wonAt {
+		a.linkElsewhere(c)
+	}
+	x.events = a.eventsOf(x, c.since)
+	a.unfollow(x)
+}
+
+// annotate has the store told of a hold's trace, once, so that those who wait
+// elsewhere know what they wait for.
+func (a *actor) annotate(c *claim) {
+	t := &a.cur
+	if t.phase != held || t.lapsed || c.call() == nil || c.more.trace.annotated {
+		return
+	}
+	trace := telemetry.FormatTrace(c.call().Hold())
+	if trace == "" {
+		// It has just been granted. Whoever begins its span looks here afterwards.
+		c.more.trace.owing.Store(true)
+		if trace = telemetry.FormatTrace(c.call().Hold()); trace == "" {
+			return
+		}
+	}
+	c.more.trace.annotated, t.annotated = true, true
+	t.shows, t.unsay = c.more.trace, false
+	a.hintTrace(trace)
+}
+
+func (a *actor) hintTrace(trace string) {
+	a.out.hints = append(a.out.hints, lease.Request{
+		Op: lease.Annotate, Key: a.key, Kind: a.kind, Ticket: a.cur.ticket, Trace: trace,
+	})
+}
+
+// unannotate takes back what the store was told, where the lease goes on without
+// that hold: who comes next must not be told that it waits for it.
+func (a *actor) unannotate() {
+	if t := &a.cur; t.unsay && t.phase == held && !t.lapsed {
+		t.unsay = false
+		a.hintTrace("")
+	}
+}
+
+// handsOn is the trace of the hold for whose end others have waited, for them.
+func (a *actor) handsOn() string {
+	if !a.cur.wanted || a.told.ended < a.cur.wantFrom {
+		return ""
+	}
+	return telemetry.FormatTrace(a.told.before.Hold())
+}
+
+// onTraced handles the notice of what a wait is for.
+func (a *actor) onTraced(e lease.Event, now instant) {
+	t := &a.cur
+	switch {
+	case e.Ticket != t.ticket || t.phase == held:
+	case e.Passing:
+		t.passedBy = e.Trace
+	default:
+		t.keptBy(e.Trace, now)
+	}
+}
