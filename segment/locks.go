@@ -3,7 +3,6 @@ package segment
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
