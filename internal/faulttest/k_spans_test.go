@@ -119,6 +119,9 @@ type spanList struct {
 }
 
 func (l *spanList) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
+	if s.Parent().IsRemote() {
+		return // by which a coordinator finds out whether spans are made at all; it never ends
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.begun == nil {
@@ -182,8 +185,8 @@ func the(t testing.TB, spans []exported, name string, parent spanID) exported {
 // beside wants two spans to have a moment in common.
 func beside(t testing.TB, a, b exported) {
 	t.Helper()
-	require.False(t, a.End.Before(b.Begin) || b.End.Before(a.Begin), "%s from %v to %v, and %s from %v to %v",
-		a.Name, a.Begin, a.End, b.Name, b.Begin, b.End)
+	apart := max(a.Begin.Sub(b.End), b.Begin.Sub(a.End))
+	require.Less(t, apart, blur, "%s from %v to %v, and %s from %v to %v", a.Name, a.Begin, a.End, b.Name, b.Begin, b.End)
 }
 
 // shows wants attributes to have these values; "" stands for none.
