@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // Telemetry is what a coordinator tells by. It is for the packages of this
@@ -116,20 +117,37 @@ func (t *tracer) isOf(p trace.TracerProvider) bool {
 }
 
 func newTracer(p trace.TracerProvider) *tracer {
-	t := &tracer{provider: p, comparable: reflect.TypeOf(p).Comparable()}
+	t := tracerOf(p)
 	func() {
 		defer func() { _ = recover() }()
 		t.Tracer = p.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
-		t.records = records(t.Tracer)
+		t.records = t.Tracer != nil && records(t)
 	}()
 	return t
 }
 
-// records finds out whether a tracer makes spans at all: one that does not hands
-// on the span that is there. The span is not to be sampled, and never ends, so that
-// nobody hears of it.
-func records(t trace.Tracer) bool {
+// atFirst is the global provider before the program has begun: as a rule the one
+// that stands for a provider to be set later.
+var atFirst = tracerOf(otel.GetTracerProvider())
+
+func tracerOf(p trace.TracerProvider) *tracer {
+	return &tracer{provider: p, comparable: reflect.ValueOf(p).Comparable()}
+}
+
+// records finds out whether a tracer makes spans at all. All do, but for the one
+// that is meant not to, and the global one before a provider is set.
+func records(t *tracer) bool {
+	switch t.provider.(type) {
+	case noop.TracerProvider, *noop.TracerProvider:
+		return false
+	}
+	if !atFirst.isOf(t.provider) {
+		return true
+	}
+	// It may be that of instrumentation from outside, or have been set very early.
+	// One that makes nothing hands on the span that is there. The span is not to be
+	// sampled, and never ends, so that nobody hears of it.
 	there := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, Remote: true})
-	_, span := t.Start(trace.ContextWithRemoteSpanContext(context.Background(), there), SpanHold)
+	_, span := t.Start(trace.ContextWithRemoteSpanContext(context.Background(), there), "leasehold.probe")
 	return span.SpanContext().SpanID() != there.SpanID()
 }
