@@ -110,7 +110,7 @@ type tracer struct {
 // isOf says whether the tracer is of that provider, or, where that can't be told,
 // of one of the same type.
 func (t *tracer) isOf(p trace.TracerProvider) bool {
-	if t.comparable {
+	if t.comparable && reflect.ValueOf(p).Comparable() {
 		return p == t.provider
 	}
 	return reflect.TypeOf(p) == reflect.TypeOf(t.provider)
