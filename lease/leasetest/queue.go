@@ -16,6 +16,7 @@ var queueCases = []testCase{
 	{"RejoinStandsWhereItsAgeSays", testRejoinAge},
 	{"RejoinDoesNotOvertakeTheOlder", testRejoinYounger},
 	{"DeadWaiterIsPassedOver", testDeadWaiter},
+	{"DeadWaiterLeavesNothing", testDeadLeavesNothing},
 	{"QueueOfTheDeadIsForgotten", testQueueForgotten},
 }
 
@@ -125,6 +126,59 @@ func testDeadWaiter(s *suite) {
 	d.granted(k, 1)
 	s.requireHolders(d, k, d.owner(1))
 	s.requireWaiters(d, k)
+}
+
+// testDeadLeavesNothing: it was passed over as if it had never waited, in whatever way the key went on.
+func testDeadLeavesNothing(s *suite) {
+	all, name := s.openAll("a", "b", "c"), s.mutex()
+	a, b, c := all[0], all[1], all[2]
+	s.skipUnless(a.can.Receipts, "receipts")
+	in := func(kind lease.Kind, what string) subject {
+		return subject{kind: kind, key: "{" + name.key + "}" + what}
+	}
+	modes := renewable(s)
+	for mode, of := range modes {
+		for _, what := range []string{"alone", "before next", "before another", "behind another"} {
+			k := in(of.k.kind, mode+what)
+			a.get(lease.Held, k.acquire(1))
+			if what == "behind another" {
+				c.get(lease.Waiting, k.acquire(1, of.changes...))
+			}
+			b.get(lease.Waiting, k.acquire(1, of.changes...))
+			if what == "before another" {
+				c.get(lease.Waiting, k.acquire(1, of.changes...))
+			}
+		}
+	}
+	b.get(lease.Held, in(lease.Mutex, "b").acquire(2))
+	b.close()
+	s.eventually(func() bool {
+		return c.get(lease.Waiting, in(lease.Mutex, "b").acquire(2)).Told == 0
+	}, "the server notices that it is gone")
+	for mode, of := range modes {
+		k := in(of.k.kind, mode+"alone")
+		a.get(lease.Done, k.release(1))
+		s.requireHolders(a, k)
+		s.requireWaiters(a, k)
+		c.get(lease.Held, k.acquire(2, atOnce))
+
+		k = in(of.k.kind, mode+"before next")
+		a.get(lease.Held, k.release(1, next(2)))
+		s.requireHolders(a, k, a.owner(2))
+		s.requireWaiters(a, k)
+
+		for _, what := range []string{"before another", "behind another"} {
+			k = in(of.k.kind, mode+what)
+			a.get(lease.Done, k.release(1))
+			c.granted(k, 1)
+			s.requireHolders(a, k, c.owner(1))
+			if what == "behind another" {
+				c.get(lease.Done, k.release(1))
+				s.requireHolders(a, k)
+			}
+			s.requireWaiters(a, k)
+		}
+	}
 }
 
 func testQueueForgotten(s *suite) {
