@@ -142,6 +142,8 @@ func (a *actor) count(sums *map[*telemetry.Class]*Stats, now map[*telemetry.Clas
 func (s *Stats) fill(x *telemetry.Totals) {
 	x.Retained, x.Passed, x.Redis, x.Handoff, x.Reentries = s.Retained, s.Passed, s.Asked, s.Handed, s.Reentries
 	x.Local = s.Grants - s.Retained - s.Passed - s.Asked - s.Handed
+	x.Busy, x.TimedOut, x.Canceled = s.Busy, s.TimedOut, s.Canceled
+	x.Refused, x.Unavailable, x.Closed = s.Refused, s.Unavailable, s.Closed
 	x.Yields, x.Renewals, x.Expired = s.Yields, s.Renewals, s.Expired
 	x.NotRenewed, x.TakenAway = s.Lost-s.Taken, s.Taken
 	x.MissedGrants, x.MissedWants = s.MissedGrants, s.MissedWants

@@ -84,8 +84,6 @@ type classes struct {
 
 	mu     sync.RWMutex
 	byName map[string]*Class
-	// spilled counts the keys that are "other" because there are too many classes.
-	spilled atomic.Int64
 }
 
 func (s *classes) init(t *Telemetry, of func(string) string) {
@@ -114,7 +112,6 @@ func (t *Telemetry) Class(key string) *Class {
 		return c
 	}
 	if len(s.byName) > MaxClasses { // "other" is one more
-		s.spilled.Add(1)
 		return s.other
 	}
 	name = strings.Clone(name) // it may be a part of the key, and that of something large

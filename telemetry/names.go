@@ -86,6 +86,7 @@ const (
 	MetricKeys    = "leasehold.keys"    // {key}: keys that the process knows of now; class
 
 	MetricGrants         = "leasehold.grants"          // {lock}: class, path
+	MetricWaits          = "leasehold.waits"           // {wait}: calls that did not enter at once; class, outcome
 	MetricHandoffs       = "leasehold.handoffs"        // {handoff}: class, handoff
 	MetricYields         = "leasehold.yields"          // {handoff}: leases passed to another process while callers waited here; class
 	MetricRenewals       = "leasehold.renewals"        // {renewal}: class

@@ -16,6 +16,9 @@ type Totals struct {
 
 	Retained, Passed, Local, Redis, Handoff, Reentries uint64 // grants by path
 
+	// Calls that came to nothing, by outcome.
+	Busy, TimedOut, Canceled, Refused, Unavailable, Closed uint64
+
 	Yields, Renewals, NotRenewed, TakenAway, Expired uint64
 	MissedGrants, MissedWants                        uint64
 	Commands, Failures, FailedReleases               uint64
@@ -24,14 +27,15 @@ type Totals struct {
 // observables are the metrics that are observed.
 type observables struct {
 	waiters, holds, leases, keys                        metric.Int64ObservableUpDownCounter
-	grants, handoffs, yields, renewals, losses, expired metric.Int64ObservableCounter
-	missed, commands, failures, failedReleases, dropped metric.Int64ObservableCounter
+	grants, waits, handoffs, yields, renewals, losses   metric.Int64ObservableCounter
+	expired, missed, commands, failures, failedReleases metric.Int64ObservableCounter
+	dropped                                             metric.Int64ObservableCounter
 	stock                                               stockObservables
 }
 
 func (o *observables) all() []metric.Observable {
 	return append([]metric.Observable{
-		o.waiters, o.holds, o.leases, o.keys, o.grants, o.handoffs, o.yields, o.renewals, o.losses, o.expired,
+		o.waiters, o.holds, o.leases, o.keys, o.grants, o.waits, o.handoffs, o.yields, o.renewals, o.losses, o.expired,
 		o.missed, o.commands, o.failures, o.failedReleases, o.dropped,
 	}, o.stock.all()...)
 }
@@ -56,6 +60,7 @@ func (o *observables) make(m metric.Meter) (err error) {
 	o.leases = now(MetricLeases, "{lease}", "Leases that the process has, idle ones included")
 	o.keys = now(MetricKeys, "{key}", "Keys that the process knows of")
 	o.grants = sum(MetricGrants, "{lock}", "Locks granted")
+	o.waits = sum(MetricWaits, "{wait}", "Calls that did not enter at once, by what they came to")
 	o.handoffs = sum(MetricHandoffs, "{handoff}", "Locks handed over by the holder before")
 	o.yields = sum(MetricYields, "{handoff}", "Leases passed to another process while callers waited here")
 	o.renewals = sum(MetricRenewals, "{renewal}", "Leases renewed")
@@ -102,6 +107,7 @@ func (o *observables) observe(to metric.Observer, x *Totals) {
 		return metric.WithAttributeSet(attribute.NewSet(append(more, class)...))
 	}
 	path := func(p Path, n uint64) { to.ObserveInt64(o.grants, int64(n), by(AttrPath.String(string(p)))) }
+	wait := func(end Outcome, n uint64) { to.ObserveInt64(o.waits, int64(n), by(AttrOutcome.String(string(end)))) }
 	of := by()
 	to.ObserveInt64(o.waiters, x.Waiters, of)
 	to.ObserveInt64(o.holds, x.Holds, of)
@@ -113,6 +119,13 @@ func (o *observables) observe(to metric.Observer, x *Totals) {
 	path(PathRedis, x.Redis)
 	path(PathHandoff, x.Handoff)
 	path(PathReentry, x.Reentries)
+	wait(Acquired, x.Local+x.Redis+x.Handoff)
+	wait(Busy, x.Busy)
+	wait(Timeout, x.TimedOut)
+	wait(Canceled, x.Canceled)
+	wait(Refused, x.Refused)
+	wait(Unavailable, x.Unavailable)
+	wait(Closed, x.Closed)
 	to.ObserveInt64(o.handoffs, int64(x.Local), by(AttrHandoff.String("local")))
 	to.ObserveInt64(o.handoffs, int64(x.Handoff), by(AttrHandoff.String("remote")))
 	to.ObserveInt64(o.yields, int64(x.Yields), of)
