@@ -175,29 +175,31 @@ func (i identities) waiting(c *claim) (numbers []int) {
 // key after the other, each for a moment.
 func (c *Coordinator) Snapshot() Snapshot {
 	s := Snapshot{ID: c.id, Capabilities: c.caps, LogDropped: c.journal.dropped.Load()}
-	type seen struct {
-		a     *actor
-		stats Stats
-	}
-	var live []seen
-	who := identities{}
+	actors := make([]*actor, 0, max(c.live.Load(), 0))
 	c.actors.Range(func(_ string, a *actor) bool {
-		k, stats, ok := a.snapshot(who)
-		if ok {
-			s.Keys = append(s.Keys, k)
-			live = append(live, seen{a, stats})
-		}
+		actors = append(actors, a)
 		return true
 	})
+	slices.SortFunc(actors, func(a, b *actor) int { return cmp.Compare(a.key, b.key) })
+	s.Keys = make([]KeySnapshot, 0, len(actors))
+	stats := make([]Stats, 0, len(actors))
+	who := identities{}
+	for _, a := range actors {
+		k, counts, ok := a.snapshot(who)
+		if ok {
+			actors[len(stats)] = a
+			s.Keys = append(s.Keys, k)
+			stats = append(stats, counts)
+		}
+	}
 	c.past.Lock()
 	s.Stats = c.past.stats
-	for i := range live {
-		if !live[i].a.past { // it has not left the table meanwhile
-			s.Stats.add(&live[i].stats)
+	for i := range stats {
+		if !actors[i].past { // it has not left the table meanwhile
+			s.Stats.add(&stats[i])
 		}
 	}
 	c.past.Unlock()
-	slices.SortFunc(s.Keys, func(a, b KeySnapshot) int { return cmp.Compare(a.Key, b.Key) })
 	return s
 }
 

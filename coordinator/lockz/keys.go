@@ -42,8 +42,12 @@ func (p *picture) ranks(keys []coordinator.KeySnapshot) []rank {
 	for s := range p.graph.stuck {
 		stuck[s.key] = true
 	}
-	var ranks []rank
 	var longest rank
+	room := 0
+	if p.asked.query == "" {
+		room = len(keys)
+	}
+	ranks := make([]rank, 0, room)
 	for i := range keys {
 		k := &keys[i]
 		r := rank{key: i, cycle: stuck[i], failing: k.Failure != nil, wanted: k.Wanted}

@@ -113,7 +113,7 @@ func TestLimits(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	onStage(t, func(t *testing.T, s *scene) {
-		for _, key := range []string{"order:1", "order:12", "stock:1", "\xff\x00raw"} {
+		for _, key := range []string{"order:1", "order:1zz", "stock:1", "\xff\x00raw"} {
 			s.lock(s.ctx, key)
 		}
 		names := func(q string) (names []string) {
@@ -122,9 +122,9 @@ func TestFilter(t *testing.T) {
 			}
 			return names
 		}
-		require.ElementsMatch(t, []string{"order:1", "order:12"}, names("order"))
-		require.ElementsMatch(t, []string{"order:1", "order:12"}, names("class%20order"))
-		require.ElementsMatch(t, []string{"order:12"}, names("12"))
+		require.ElementsMatch(t, []string{"order:1", "order:1zz"}, names("order"))
+		require.ElementsMatch(t, []string{"order:1", "order:1zz"}, names("class%20order"))
+		require.ElementsMatch(t, []string{"order:1zz"}, names("1zz"))
 		require.ElementsMatch(t, []string{`"\xff\x00raw"`}, names("%ff"), "the key's own bytes")
 		require.ElementsMatch(t, []string{`"\xff\x00raw"`}, names("%5Cx00"), "as it is shown")
 		require.Len(t, names(s.Coordinator.ID()), 4)
@@ -133,7 +133,7 @@ func TestFilter(t *testing.T) {
 		shows(t, body, `value="none"`)
 		shows(t, body, "None of 4 has")
 		require.Len(t, s.json("/?format=json&q="+strings.Repeat("a", 100_000)).Query, maxQuery)
-		require.Equal(t, 4, s.json("/?format=json&q=12").Now.Keys, "the counts are of all")
+		require.Equal(t, 4, s.json("/?format=json&q=1zz").Now.Keys, "the counts are of all")
 	}, coordinator.WithTelemetry(telemetry.Config{KeyClass: func(key string) string {
 		class, _, _ := strings.Cut(key, ":")
 		return "class " + class
