@@ -30,6 +30,14 @@ import (
 
 const observability = "docs/observability.md"
 
+// says fails the test where a page does not say what it should; the page itself would be too long a message.
+func says(t *testing.T, name, what string) {
+	t.Helper()
+	if !strings.Contains(page(t, name), what) {
+		require.FailNow(t, "it is not there", "%s: %s", name, what)
+	}
+}
+
 // telemetryNames are the strings that names.go declares, by the names of their constants.
 func telemetryNames(t *testing.T) map[string]string {
 	t.Helper()
@@ -60,7 +68,7 @@ func TestObservabilityHasEveryName(t *testing.T) {
 	text, names := page(t, observability), telemetryNames(t)
 	for constant, name := range names {
 		if constant != "Version" {
-			require.Containsf(t, text, "`"+name+"`", "%s: telemetry.%s", observability, constant)
+			says(t, observability, "`"+name+"`") // telemetry's constant of that value
 		}
 	}
 	known := slices.Collect(maps.Values(names))
@@ -172,11 +180,12 @@ func kindOf(t *testing.T, data metricdata.Aggregation) (kind, attributes string)
 func TestObservabilityHasTheWholeConfig(t *testing.T) {
 	text := page(t, observability)
 	for field := range reflect.TypeFor[telemetry.Config]().Fields() {
-		require.Regexp(t, "(?m)^\\| (`\\w+`, )?`"+field.Name+"`(, `\\w+`)? \\|", text, observability)
+		row := regexp.MustCompile("(?m)^\\| (`\\w+`, )?`" + field.Name + "`(, `\\w+`)? \\|")
+		require.True(t, row.MatchString(text), "%s has no row for %s", observability, field.Name)
 	}
-	require.Contains(t, text, "| `Roots` | "+strconv.Itoa(telemetry.DefaultRoots)+" |")
-	require.Contains(t, text, "| `HoldAlarm` | "+strings.Replace(telemetry.DefaultHoldAlarm.String(), "s", " s", 1)+" |")
-	require.Contains(t, text, "The first "+strconv.Itoa(telemetry.MaxClasses)+" are kept apart")
+	says(t, observability, "| `Roots` | "+strconv.Itoa(telemetry.DefaultRoots)+" |")
+	says(t, observability, "| `HoldAlarm` | "+strings.Replace(telemetry.DefaultHoldAlarm.String(), "s", " s", 1)+" |")
+	says(t, observability, "The first "+strconv.Itoa(telemetry.MaxClasses)+" are kept apart")
 }
 
 // TestAlarmsHaveTheirLogLines: a log line of an alarm is put together, so that TestOperationsHasEveryLogLine misses it.
@@ -184,14 +193,14 @@ func TestAlarmsHaveTheirLogLines(t *testing.T) {
 	sentences := regexp.MustCompile(`case (\w+):\s+return "([^"]+)"`).FindAllStringSubmatch(page(t, "telemetry/raise.go"), -1)
 	require.NotEmpty(t, sentences)
 	for _, found := range sentences {
-		require.Contains(t, page(t, "docs/operations.md"), "`"+found[2]+"`", found[1])
-		require.Contains(t, page(t, observability), "`"+found[2]+"`", found[1])
+		says(t, "docs/operations.md", "`"+found[2]+"`")
+		says(t, observability, "`"+found[2]+"`")
 	}
 	for _, name := range exported(t, filepath.Join(root, "telemetry/alarm.go"), ast.Con, "L") {
 		require.True(t, slices.ContainsFunc(sentences, func(s []string) bool { return s[1] == name }), name)
 	}
 	for _, kind := range []telemetry.AlarmKind{telemetry.LongHold, telemetry.LongWait, telemetry.LateRenewal} {
-		require.Contains(t, page(t, observability), "| `"+string(kind)+"` |", observability)
+		says(t, observability, "| `"+string(kind)+"` |")
 	}
 }
 
@@ -228,8 +237,7 @@ func TestAlertsLeadToTheirSections(t *testing.T) {
 	require.Equal(t, n, strings.Count(text, "`Leasehold"), "%s and docs/alerts.yaml have the same alerts", observability)
 }
 
-// TestObservabilityCode: internal/promtest compiles and runs it.
+// TestObservabilityCode: the first Go block is in internal/promtest, word for word, which runs it.
 func TestObservabilityCode(t *testing.T) {
-	require.Contains(t, page(t, "internal/promtest/example_test.go"), "\n"+block(t, observability, "go"),
-		"the first Go block of %s is not in internal/promtest/example_test.go word for word", observability)
+	says(t, "internal/promtest/example_test.go", "\n"+block(t, observability, "go"))
 }

@@ -3,7 +3,9 @@ package promtest
 import (
 	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +33,7 @@ func metricsTable(t *testing.T) (rows []row) {
 	return rows
 }
 
-// everything is a process in which all was told that can be told.
+// everything is a process in which all was told of a class that can be told.
 func everything(t *testing.T) *process {
 	t.Helper()
 	p := newProcess(t, "a")
@@ -41,15 +43,43 @@ func everything(t *testing.T) *process {
 	class := told.Other()
 	require.NoError(t, told.Observe(
 		func() []telemetry.Totals { return []telemetry.Totals{{Class: class}} }, func() int64 { return 0 }))
-	class.Waited(false, telemetry.Acquired, time.Second)
-	class.Held(false, telemetry.Released, time.Second)
-	class.Renewed(time.Second)
 	stocks := class.Stocks()
-	stocks.Answered(telemetry.OperationDeduct, telemetry.Done, 1, 1)
 	stocks.Batched(1)
+	for op := telemetry.OperationDeduct; op <= telemetry.OperationRestock; op++ {
+		stocks.Answered(op, telemetry.Done, 1, 1)
+	}
+	for _, shared := range []bool{false, true} {
+		for _, o := range []telemetry.Outcome{
+			telemetry.Acquired, telemetry.Busy, telemetry.Timeout, telemetry.Canceled, telemetry.Refused, telemetry.Unavailable, telemetry.Closed,
+		} {
+			class.Waited(shared, o, time.Second)
+		}
+		for _, o := range []telemetry.Outcome{telemetry.Released, telemetry.Lost, telemetry.Expired, telemetry.Closed} {
+			class.Held(shared, o, time.Second)
+		}
+	}
+	class.Renewed(time.Second)
 	told.Raise(telemetry.Alarm{Kind: telemetry.LongHold, Class: class.Name()})
 	require.NoError(t, told.Flush(t.Context()))
 	return p
+}
+
+// TestThePageSaysHowManySeriesThereAre: at most, for a class.
+func TestThePageSaysHowManySeriesThereAre(t *testing.T) {
+	n := 0
+	for _, x := range everything(t).scrape(t, time.Now()) {
+		if x.series.Has("leasehold_key_class") {
+			n++
+		}
+	}
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	said := regexp.MustCompile(`A class has at most (\d+) series`).FindStringSubmatch(string(text))
+	require.NotNil(t, said)
+	most, err := strconv.Atoi(said[1])
+	require.NoError(t, err)
+	require.LessOrEqual(t, n, most)
+	require.Greater(t, n, most-50, "it has been more")
 }
 
 // TestTheTableHasTheNamesInPrometheus: they are made by rules of the exporter's, from the name and the unit.

@@ -61,20 +61,30 @@ func everythingHappens(w *world) {
 	w.pass(4 * every)
 }
 
-// sale sells stock on a real server, and says that it took two scrapes up to a given moment.
+// sale sells stock on a real server, with more to an order than each segment has left in the end, and says that it took
+// some scrapes up to a given moment.
 func sale(t *testing.T, end time.Time) (samples []sample) {
 	t.Helper()
-	p := newProcess(t, "c")
-	locks, err := coordinator.New(redistest.Shared(t).Option(),
+	server, p := redistest.Start(t), newProcess(t, "c")
+	locks, err := coordinator.New(server.Option(),
 		coordinator.WithTelemetry(telemetry.Config{MeterProvider: p.provider}))
 	require.NoError(t, err)
-	defer func() { require.NoError(t, locks.Close(context.Background())) }()
-	stock, err := segment.NewStock(locks, redistest.Prefix(t), segment.Config{Segments: 1})
+	defer func() { _ = locks.Close(context.Background()) }() // which may find that the server is not back
+	stock, err := segment.NewStock(locks, "sku:9", segment.Config{Segments: 2})
 	require.NoError(t, err)
-	require.NoError(t, stock.Load(t.Context(), 3))
+	require.NoError(t, stock.Load(t.Context(), 6))
 	for i := range 6 {
-		_, err := stock.Deduct(t.Context(), segment.Order{ID: fmt.Sprint(i), User: "u", Quantity: 1})
-		if i >= 3 {
+		if i == 5 { // what is sent now is not answered
+			server.Kill()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			require.Error(t, stock.Restock(ctx, "r", 1))
+			cancel()
+			server.Restart()
+		}
+		_, err := stock.Deduct(t.Context(), segment.Order{ID: fmt.Sprint(i), User: "u", Quantity: 2})
+		if i == 5 {
+			require.Error(t, err) // the server has lost what it had
+		} else if i >= 3 {
 			require.ErrorIs(t, err, segment.ErrSoldOut)
 		} else {
 			require.NoError(t, err)
