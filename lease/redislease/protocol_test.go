@@ -267,3 +267,19 @@ func TestNothingOutlivesItsTTL(t *testing.T) {
 		require.Contains(t, left[0], "~token")
 	}
 }
+
+// TestGhostLeavesNoTimeBehind: a writer that nobody heard of was a holder for a moment within the script.
+func TestGhostLeavesNoTimeBehind(t *testing.T) {
+	server := redistest.Shared(t)
+	p, key := openPeer(t, server, "p", redislease.Config{}), redistest.Prefix(t)
+	p.do(lease.Held, shared(acquire(key, 1)))
+	p.do(lease.Waiting, exclusive(acquire(key, 2)))
+	p.do(lease.Waiting, shared(acquire(key, 3)))
+	queue := "lock:~queue{lock:" + key + "}lock:" + key
+	server.Do(t, "ZADD", queue, "1", "W36000000/8:ghost:1") // before all others
+	p.do(lease.Done, exclusive(release(key, 2)))
+	reply := p.do(lease.Waiting, exclusive(yield(key, 1, 4)))
+	require.Equal(t, "p:3", reply.Holder)
+	require.LessOrEqual(t, reply.Remaining, time.Minute)
+	require.LessOrEqual(t, integer(t, server, "PTTL", "lock:"+key), (time.Minute * 5 / 4).Milliseconds())
+}
