@@ -52,6 +52,13 @@ test-prometheus: redis-server ## Queries, dashboard and alert rules, by Promethe
 	@cd internal/promtest && export GOWORK=off && \
 		$(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test $(TESTFLAGS) -count=$(COUNT) ./...
 
+# A module of its own, outside of the workspace: nothing else needs a browser.
+.PHONY: test-browser
+test-browser: redis-server ## The live page in a headless Chromium, which is installed where it is missing
+	@tools/install-chromium.sh
+	@cd internal/browsertest && export GOWORK=off && \
+		$(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test $(TESTFLAGS) -count=$(COUNT) ./...
+
 .PHONY: redis-server
 redis-server: ## Install redis-server where it is missing
 	@tools/install-redis.sh

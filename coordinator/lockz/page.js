@@ -41,8 +41,9 @@
     }
     let refocus = null;
     if (focus && old.contains(focus)) {
-      const place = [...old.querySelectorAll("a, summary")].indexOf(focus);
-      refocus = next.querySelectorAll("a, summary")[place];
+      const name = (e) => e.tagName + (e.getAttribute("href") || e.parentElement.id);
+      const alike = (within) => [...within.querySelectorAll("a, summary")].filter((e) => name(e) === name(focus));
+      refocus = alike(next)[alike(old).indexOf(focus)];
     }
     old.replaceWith(document.adoptNode(next));
     if (refocus) {

@@ -3,6 +3,8 @@ package browsertest
 import (
 	"context"
 	"os"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +25,8 @@ const patience = time.Minute
 type tab struct {
 	t   *testing.T
 	ctx context.Context
+
+	scale float64 // of pictures
 
 	mu      sync.Mutex
 	trouble []string // dialogs, exceptions, what the console tells
@@ -52,7 +56,7 @@ func browser(t *testing.T) *tab {
 		closeTab()
 		stop()
 	})
-	b := &tab{t: t, ctx: ctx}
+	b := &tab{t: t, ctx: ctx, scale: 1}
 	require.NoError(t, chromedp.Listen(ctx, b.hear))
 	b.do(command(log.Enable, cdp.Empty{}), command(runtime.Enable, cdp.Empty{}), command(page.Enable, page.EnableParams{}))
 	return b
@@ -89,6 +93,13 @@ func (b *tab) quiet() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.Empty(b.t, b.trouble)
+}
+
+// heard returns what was heard so far.
+func (b *tab) heard() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.trouble)
 }
 
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
@@ -130,7 +141,7 @@ func (b *tab) screen(width, height int64, scheme string) {
 	b.t.Helper()
 	b.do(
 		command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-			Width: width, Height: height, DeviceScaleFactor: 2, Mobile: width < 600,
+			Width: width, Height: height, DeviceScaleFactor: b.scale, Mobile: width < 600,
 		}),
 		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
@@ -138,8 +149,15 @@ func (b *tab) screen(width, height int64, scheme string) {
 	)
 }
 
-// picture returns a picture of the whole page.
-func (b *tab) picture() []byte {
+// anonymous puts one text in the place of another, so that a picture does not show
+// where it was made.
+func (b *tab) anonymous(text, instead string) {
 	b.t.Helper()
-	return run(b, chromedp.FullScreenshot(100))
+	ask[bool](b, `(() => {
+		const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+		for (let n = walker.nextNode(); n; n = walker.nextNode()) {
+			n.textContent = n.textContent.replaceAll(`+strconv.Quote(text)+`, `+strconv.Quote(instead)+`);
+		}
+		return true;
+	})()`)
 }

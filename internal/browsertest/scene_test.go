@@ -2,9 +2,11 @@ package browsertest
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +30,8 @@ type shop struct {
 	holds        []*coordinator.Hold
 	provider     *trace.TracerProvider
 	stopEachWait context.CancelFunc
+	asked        atomic.Int64 // how often the page was
+	away         atomic.Bool  // it answers with an error
 }
 
 func newShop(t *testing.T, options ...coordinator.Option) *shop {
@@ -48,7 +52,15 @@ func newShop(t *testing.T, options ...coordinator.Option) *shop {
 	s.there, err = coordinator.New(server.Option(), options...)
 	require.NoError(t, err)
 	s.ctx, s.stopEachWait = context.WithCancel(context.Background())
-	s.page = httptest.NewServer(lockz.Handler(s.here, lockz.WithTitle("shop")))
+	page := lockz.Handler(s.here, lockz.WithTitle("shop"))
+	s.page = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.asked.Add(1)
+		if s.away.Load() {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		page.ServeHTTP(w, r)
+	}))
 	t.Cleanup(s.close)
 	return s
 }
