@@ -89,6 +89,12 @@ func (p *teller) waits(t testing.TB, key string, n int) {
 	p.ask(t, "wait "+key+" "+strconv.Itoa(n), "waits "+key)
 }
 
+// wanted returns once the process knows that another one waits for the key that it has.
+func (p *teller) wanted(t testing.TB, key string) {
+	t.Helper()
+	p.ask(t, "want "+key, "wanted "+key)
+}
+
 // told are all spans of the process that have ended so far.
 func (p *teller) told(t testing.TB) []exported {
 	t.Helper()
@@ -173,10 +179,13 @@ func (p *tellingPlayer) act(words []string) {
 	case "wait":
 		n, err := strconv.Atoi(words[2])
 		exitIf(err)
-		for !p.waits(words[1], n) {
-			time.Sleep(time.Millisecond)
-		}
+		p.await(words[1], func(k coordinator.KeySnapshot) bool {
+			return len(k.Waiters) == n && (k.Phase == "queued" || k.Phase == "held")
+		})
 		faults.Say("waits %s for it", words[1])
+	case "want":
+		p.await(words[1], func(k coordinator.KeySnapshot) bool { return k.Wanted })
+		faults.Say("wanted %s elsewhere", words[1])
 	case "stats":
 		text, err := json.Marshal(stats(p.c))
 		exitIf(err)
@@ -187,14 +196,13 @@ func (p *tellingPlayer) act(words []string) {
 	}
 }
 
-// waits says whether so many calls wait for the key here, and the process has its place in the queue.
-func (p *tellingPlayer) waits(key string, n int) bool {
-	for _, k := range p.c.Snapshot().Keys {
-		if k.Key == key {
-			return len(k.Waiters) == n && (k.Phase == "queued" || k.Phase == "held")
+// await returns once the key is so. How long that may take, the test decides that waits for the answer.
+func (p *tellingPlayer) await(key string, so func(coordinator.KeySnapshot) bool) {
+	for ; ; time.Sleep(time.Millisecond) {
+		if slices.ContainsFunc(p.c.Snapshot().Keys, func(k coordinator.KeySnapshot) bool { return k.Key == key && so(k) }) {
+			return
 		}
 	}
-	return false
 }
 
 func (p *tellingPlayer) request(name string) served {
