@@ -13,7 +13,7 @@ import (
 // lease, if it came late.
 func (a *actor) tellRenewed(due, until, now instant) {
 	class, late := a.classOf(), now.sub(due)
-	a.out.told = append(a.out.told, func() { class.Renewed(late) })
+	a.out.count = append(a.out.count, func() { class.Renewed(late) })
 	t := &a.cur
 	if t.late || until.sub(now) >= t.ttl/3 || !a.inUse() {
 		return

@@ -50,9 +50,9 @@ type claim struct {
 	nth        uint64  // of all that ever waited for the key here
 	granted    instant
 	token      uint64
-	ready      chan struct{} // is sent one value when the claim no longer waits; stays for the next use
-	hold       *Hold         // the first handle; dropped once its clean-up is set
-	err        error         // why it is over
+	ready      chan bool // is sent whether it holds, once it no longer waits; stays for the next use
+	hold       *Hold     // the first handle; dropped once its clean-up is set
+	err        error     // why it is over
 	more       *claimExtras
 
 	self owner // owner, unless one was fixed beforehand
@@ -170,7 +170,7 @@ func (c *claim) join(h *Hold, mode lease.Mode) {
 // waits readies the claim for waiting.
 func (c *claim) waits() {
 	if c.ready == nil {
-		c.ready = make(chan struct{}, 1)
+		c.ready = make(chan bool, 1)
 	}
 }
 

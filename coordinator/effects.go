@@ -14,7 +14,13 @@ type effects struct {
 	hints []lease.Request // that nothing depends on
 	ended []ending
 	told  []func() // what telemetry is told, on its goroutine
+	count []func() // the same, but that it only counts
 	raise []telemetry.Alarm
+}
+
+// any says that there are effects besides a command.
+func (e *effects) any() bool {
+	return e.ended != nil || e.hints != nil || e.told != nil || e.count != nil || e.raise != nil
 }
 
 // ending ends one context with its cause.
@@ -32,10 +38,13 @@ func (a *actor) unlock() {
 		a.send(out.send)
 	}
 	for _, r := range out.hints {
-		a.c.store.Send(r, func(lease.Reply, error) {})
+		a.c.store.Send(r, func(_ lease.Reply, err error) { a.onHint(r, err) })
 	}
 	for _, tell := range out.told {
 		a.c.tel.Later(tell)
+	}
+	for _, count := range out.count {
+		a.c.tel.Count(count)
 	}
 	for i := range out.raise {
 		a.c.tel.Raise(out.raise[i])

@@ -220,7 +220,7 @@ func (h *Hold) Unlock() error {
 	case c.writes == 0 && c.mode == lease.Exclusive:
 		a.soften(c)
 		a.leave(now)
-	case len(a.out.ended) > 0:
+	case a.out.any():
 		a.leave(now)
 	default:
 		a.mu.Unlock()

@@ -71,8 +71,8 @@ func (a *actor) linkGranted(c *claim) {
 		}
 	case byAsking, byHandoff:
 		a.linkElsewhere(c)
-		if t.passedBy != "" {
-			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: t.passedBy})
+		if p := t.passedBy; p.trace != "" && c.since <= p.at {
+			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: p.trace})
 		}
 	}
 	x.events = a.eventsOf(x, c.since)
@@ -163,6 +163,19 @@ func (a *actor) unannotate() {
 	}
 }
 
+// onHint handles the answer to a hint. One that would take a trace back, and was
+// not carried out, is sent again when the key is next looked at.
+func (a *actor) onHint(r lease.Request, err error) {
+	if err == nil || r.Op != lease.Annotate || r.Trace != "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := &a.cur; t.ticket == r.Ticket && t.shows == nil {
+		t.unsay = true
+	}
+}
+
 // handsOn is the trace of the hold for whose end others have waited, for them.
 func (a *actor) handsOn() string {
 	if !a.cur.wanted || a.told.ended < a.cur.wantFrom {
@@ -177,7 +190,7 @@ func (a *actor) onTraced(e lease.Event, now instant) {
 	switch {
 	case e.Ticket != t.ticket || t.phase == held:
 	case e.Passing:
-		t.passedBy = e.Trace
+		t.passedBy = heldElsewhere{e.Trace, now}
 	default:
 		t.keptBy(e.Trace, now)
 	}

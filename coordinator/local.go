@@ -198,9 +198,16 @@ func (a *actor) adopt(kind lease.Kind, now instant) {
 // wait waits for what becomes of a claim: nil if it holds.
 func (a *actor) wait(ctx context.Context, c *claim, limit time.Duration) error {
 	if limit < 0 && ctx.Done() == nil && a.c.waitAlarm == 0 {
-		<-c.ready
-	} else if err := a.waitLimited(ctx, c, limit); err != nil {
-		return err
+		return c.answer(<-c.ready)
+	}
+	return a.waitLimited(ctx, c, limit)
+}
+
+// answer is what a claim's ready says. Of one that holds nothing is read: others may
+// have come in by it already.
+func (c *claim) answer(holds bool) error {
+	if holds {
+		return nil
 	}
 	return c.refusal()
 }
@@ -220,8 +227,8 @@ func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) 
 	}
 	for {
 		select {
-		case <-c.ready:
-			return nil
+		case holds := <-c.ready:
+			return c.answer(holds)
 		case <-ctx.Done():
 			err, refused := a.cancel(c, endOfContext(ctx))
 			if refused {
@@ -286,7 +293,7 @@ func (a *actor) release(c *claim, now instant) {
 	a.finish(c, now)
 	t := &a.cur
 	// What else can be is left to settle.
-	if t.wanted || a.closing || a.inUse() || len(a.out.ended) > 0 || a.out.told != nil || t.phase != held || t.lapsed || now >= t.until {
+	if t.wanted || a.closing || a.inUse() || a.out.any() || t.phase != held || t.lapsed || now >= t.until {
 		a.leave(now)
 		return
 	}
@@ -300,7 +307,7 @@ func (a *actor) release(c *claim, now instant) {
 		ready := next.ready
 		a.wake(a.holdsDue, now)
 		a.mu.Unlock()
-		ready <- struct{}{}
+		ready <- true
 		return
 	}
 	if a.retention() == 0 {

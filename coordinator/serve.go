@@ -128,7 +128,7 @@ func (a *actor) serve(now instant) {
 	for c := a.waiting.first; c != nil && a.admissible(now) && a.fits(c) && a.cur.deals(c.mode); c = a.waiting.first {
 		a.dequeue(c)
 		a.grant(c, now, a.path())
-		c.ready <- struct{}{}
+		c.ready <- true
 	}
 	if a.tries > 0 && a.inUse() {
 		a.refuseTries(nil) // somebody here has it
@@ -146,7 +146,7 @@ func (a *actor) serveReaders(now instant) {
 			}
 			a.dequeue(c)
 			a.grant(c, now, a.path())
-			c.ready <- struct{}{}
+			c.ready <- true
 		}
 		c = next
 	}
@@ -179,7 +179,7 @@ func (a *actor) turnAway(c *claim, err error) {
 	x.outcome = outcomeOf(err, c.try)
 	a.stats.failed(x.outcome)
 	a.giveUpOn(c)
-	c.ready <- struct{}{}
+	c.ready <- false
 }
 
 // refuseTries ends the TryLocks among the waiting claims: with ErrNotAcquired,

@@ -79,7 +79,7 @@ type tenure struct {
 	unsay     bool            // it is to be told that this one is over
 	late      bool            // an alarm was raised for its renewal
 	heldBy    []heldElsewhere // the holds elsewhere that keep us waiting, as they became known
-	passedBy  string          // the traceparent of the one that ended last there
+	passedBy  heldElsewhere   // the one that ended last there, and when that was known
 	asker     *telemetry.Call // of the first who waited for it; with Config.LeaseSpans only
 	wonAt     instant
 

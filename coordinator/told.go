@@ -229,7 +229,7 @@ func (a *actor) tellEnded(c *claim, why error, now instant) {
 	o := endOf(why)
 	if c.timed && o != telemetry.Released { // Unlock records the others when the mutex is free
 		class, shared, lasted := a.classOf(), c.mode == lease.Shared, now.sub(c.granted)
-		a.out.told = append(a.out.told, func() { class.Held(shared, o, lasted) })
+		a.out.count = append(a.out.count, func() { class.Held(shared, o, lasted) })
 	}
 	if c.more == nil || c.more.trace == nil {
 		return

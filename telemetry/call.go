@@ -211,9 +211,14 @@ func (c *Call) Ended(e End) {
 	}
 }
 
-// Later has a function run on the goroutine that may meet the code of others. It
-// does not block; where that goroutine hangs, the function is dropped and counted.
+// Later has a function run on the goroutine that ends spans, and may meet the code
+// of exporters. It does not block; where that goroutine hangs, the function is dropped
+// and counted.
 func (t *Telemetry) Later(f func()) { t.spans.put(f) }
+
+// Count is Later for what records metrics: it goes on where an exporter of spans
+// hangs.
+func (t *Telemetry) Count(f func()) { t.counts.put(f) }
 
 // Hold returns what leads to the span of the hold, also when it has ended; it is
 // not valid where there is none.

@@ -15,14 +15,14 @@ type queue struct {
 
 	once  sync.Once
 	items chan func()   // made by once
-	quit  chan struct{} // closed by close
+	quit  chan struct{} // closed by closeQueues
 	done  chan struct{} // closed when the goroutine has ended
 }
 
 // queueSize is how many functions wait for one that does not return.
 const queueSize = 4096
 
-// begin starts the goroutine, at the first use. close ends it.
+// begin starts the goroutine, at the first use. closeQueues ends it.
 func (q *queue) begin() {
 	q.once.Do(func() {
 		q.items, q.quit, q.done = make(chan func(), queueSize), make(chan struct{}), make(chan struct{})
@@ -90,18 +90,23 @@ func (q *queue) flush(ctx context.Context) error {
 	}
 }
 
-// close runs what is left and ends the goroutine. A function that does not return
-// does not hold it up for longer than grace; its goroutine ends when it does.
-func (q *queue) close(grace time.Duration) {
-	q.once.Do(func() { // it was never used
-		q.items, q.quit, q.done = make(chan func()), make(chan struct{}), make(chan struct{})
-		close(q.done)
-	})
-	close(q.quit)
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-q.done:
-	case <-timer.C:
+// closeQueues has queues run what is left, and ends their goroutines. A function
+// that does not return does not hold it up for longer than grace; its goroutine ends
+// when it does.
+func closeQueues(grace time.Duration, queues ...*queue) {
+	for _, q := range queues {
+		q.once.Do(func() { // it was never used
+			q.items, q.quit, q.done = make(chan func()), make(chan struct{}), make(chan struct{})
+			close(q.done)
+		})
+		close(q.quit)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	for _, q := range queues {
+		select {
+		case <-q.done:
+		case <-ctx.Done():
+		}
 	}
 }

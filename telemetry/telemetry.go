@@ -31,6 +31,7 @@ type Telemetry struct {
 
 	dropped atomic.Int64
 	spans   queue // ends spans
+	counts  queue // records metrics where that may not block
 	raised  queue // calls OnAlarm
 }
 
@@ -42,7 +43,7 @@ func New(conf Config, log *slog.Logger) (*Telemetry, error) {
 	}
 	t := &Telemetry{conf: conf.withDefaults(), log: log}
 	t.roots.perSecond, t.roots.base = t.conf.Roots, time.Now()
-	t.spans.dropped, t.raised.dropped = &t.dropped, &t.dropped
+	t.spans.dropped, t.counts.dropped, t.raised.dropped = &t.dropped, &t.dropped, &t.dropped
 	var err error
 	if t.instruments, err = makeInstruments(conf.MeterProvider); err != nil {
 		log.Warn("leasehold: no metrics", "error", err)
@@ -81,10 +82,12 @@ func (t *Telemetry) Config() Config { return t.conf }
 
 // Flush waits until all that has been told so far was handed on, or ctx ends.
 func (t *Telemetry) Flush(ctx context.Context) error {
-	if err := t.spans.flush(ctx); err != nil {
-		return err
+	for _, q := range []*queue{&t.spans, &t.counts, &t.raised} {
+		if err := q.flush(ctx); err != nil {
+			return err
+		}
 	}
-	return t.raised.flush(ctx)
+	return nil
 }
 
 // Close hands on what is left, for at most grace where a receiver hangs.
@@ -95,8 +98,7 @@ func (t *Telemetry) Close(grace time.Duration) {
 			_ = t.registration.Unregister() // there is nobody to tell of a failure
 		}()
 	}
-	t.spans.close(grace)
-	t.raised.close(grace)
+	closeQueues(grace, &t.spans, &t.counts, &t.raised)
 }
 
 // tracer is a provider's, and whether it makes anything.
