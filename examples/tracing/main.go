@@ -16,8 +16,9 @@
 //	go run ./examples/tracing -lockz -for 10m         # goes on, with the live page of each service
 //
 // With OTEL_EXPORTER_OTLP_ENDPOINT set, everything goes there as well, metrics too: to Jaeger, for example, for which
-// compose.yaml has what is needed. The usual variables of OpenTelemetry say how: OTEL_EXPORTER_OTLP_PROTOCOL
-// (http/protobuf or grpc), OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES and so on.
+// compose.yaml has what is needed. (Jaeger takes no metrics; OTEL_METRICS_EXPORTER=none sends none.) The usual variables of
+// OpenTelemetry say how: OTEL_EXPORTER_OTLP_PROTOCOL (http/protobuf or grpc), OTEL_EXPORTER_OTLP_HEADERS,
+// OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES and so on.
 //
 // What to copy is export.go, which sets up OpenTelemetry, and the top of service.go, where a coordinator is told of it;
 // checkout.go, inventory.go and report.go are how a program locks then: as always, with a context. The folder blame
@@ -136,7 +137,7 @@ func rounds(ctx context.Context, s settings, t *team, r *otlp.Receiver, out io.W
 		}
 		checks := prove(e)
 		if n == 1 {
-			print(out, e, s)
+			printRound(out, e, s)
 			printProof(out, checks)
 		}
 		if err := verdict(checks); err != nil {

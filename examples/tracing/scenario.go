@@ -39,7 +39,8 @@ type evidence struct {
 // round is a round under way.
 type round struct {
 	t        *team
-	ctx      context.Context //nolint:containedctx // it is the round's, and the round is short
+	ctx      context.Context // its limit
+	hurry    <-chan struct{} // closed by Ctrl-C
 	running  sync.WaitGroup
 	mu       sync.Mutex
 	statuses map[string]int
@@ -47,11 +48,12 @@ type round struct {
 }
 
 // play plays the scenario. Each step waits until the one before has had its effect, so that it is the same on a slow
-// machine. An interrupted round is played to its end, so it has a limit of its own.
+// machine. An interrupted round is played to its end, if quicker, so it has a limit of its own.
 func play(ctx context.Context, t *team, r *otlp.Receiver, s settings) (e evidence, err error) {
+	hurry := ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.hold+answerLimit)
 	defer cancel()
-	rd := &round{t: t, ctx: ctx, statuses: map[string]int{}}
+	rd := &round{t: t, ctx: ctx, hurry: hurry, statuses: map[string]int{}}
 	before, err := t.state(ctx, reports)
 	if err != nil {
 		return e, err
@@ -119,7 +121,11 @@ func (r *round) steps(s settings, before state) error {
 	if err := r.until(checkout, "it waits for the catalog", func(is state) bool { return is.Locks["catalog"].Waiters == 1 }); err != nil {
 		return err
 	}
-	time.Sleep(max(tellTime, s.hold-time.Since(start)))
+	time.Sleep(tellTime)
+	select {
+	case <-time.After(s.hold - time.Since(start)):
+	case <-r.hurry:
+	}
 	if err := r.until(reports, "it has renewed its lease, and the impatient order is over", func(is state) bool {
 		return is.Renewals > before.Renewals && r.answered(impatient)
 	}); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leasehold/leasehold/telemetry"
 )
 
-// print prints what the spans of a round say.
-func print(out io.Writer, e evidence, s settings) {
+// printRound prints what the spans of a round say.
+func printRound(out io.Writer, e evidence, s settings) {
 	g := blame.New(e.spans)
 	if e.partial {
 		fmt.Fprintln(out, "OTEL_TRACES_SAMPLER is set: here is what was traced, and no more is proved")
