@@ -76,7 +76,7 @@ func TestHoldAlarmTellsWhoWhereAndSinceWhen(t *testing.T) {
 		s.renewed(10*time.Second - 1)
 		s.emit(lease.Wanted, "k", 1)
 		require.Empty(t, a.raised())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		all := a.raised()
 		require.Len(t, all, 1)
 		got := all[0]
@@ -129,7 +129,7 @@ func TestHoldAlarmComesAtItsTime(t *testing.T) {
 					s.renewed(limit - 1)
 					require.Empty(t, a.raised())
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				all := a.raised()
 				require.Len(t, all, 1)
 				require.Equal(t, limit, all[0].Lasted)
@@ -222,7 +222,7 @@ func TestReadersInsideAGateThatIsShutRaiseOneAlarm(t *testing.T) {
 		w := writes(t, l)
 		time.Sleep(time.Second - 1)
 		require.Empty(t, a.raised())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		all := a.raised()
 		require.Len(t, all, 1)
 		require.Equal(t, telemetry.LongHold, all[0].Kind)

@@ -27,7 +27,7 @@ func TestWaitAlarmTellsForWhomACallWaits(t *testing.T) {
 		call := lockWith(t, ctx2, c.Mutex("k"))
 		s.renewed(time.Second - 1)
 		require.Empty(t, a.raised())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		all := a.raised()
 		require.Len(t, all, 1)
 		got := all[0]
@@ -72,8 +72,10 @@ func TestWaitAlarmTellsOfAHoldElsewhere(t *testing.T) {
 
 func TestWaitAlarmGoesWithEveryWayToWait(t *testing.T) {
 	ways := map[string]func(ctx context.Context, m *Mutex) error{
-		"Lock":    func(ctx context.Context, m *Mutex) error { return lockAndUnlock(m.Lock(ctx)) },
-		"Do":      func(ctx context.Context, m *Mutex) error { return m.Do(ctx, func(context.Context) error { return nil }) },
+		"Lock": func(ctx context.Context, m *Mutex) error { return lockAndUnlock(m.Lock(ctx)) },
+		"Do": func(ctx context.Context, m *Mutex) error {
+			return m.Do(ctx, func(context.Context) error { return nil })
+		},
 		"LockAll": func(ctx context.Context, m *Mutex) error { return locksAll(ctx, m.c) },
 		"TryLockFor": func(ctx context.Context, m *Mutex) error {
 			return lockAndUnlock(m.TryLockFor(ctx, time.Hour))
