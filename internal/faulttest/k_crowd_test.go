@@ -37,11 +37,11 @@ func (all points) byPath() map[telemetry.Path]int64 {
 	return n
 }
 
-// waited is how many calls waited, by what it came to.
-func (all points) waited() map[telemetry.Outcome]int64 {
+// byOutcome is how many calls a metric says have waited, by what it came to.
+func (all points) byOutcome(metric string) map[telemetry.Outcome]int64 {
 	n := map[telemetry.Outcome]int64{}
 	for _, o := range allOutcomes {
-		n[o] = all.total(telemetry.MetricWait, telemetry.AttrOutcome, string(o))
+		n[o] = all.total(metric, telemetry.AttrOutcome, string(o))
 	}
 	return n
 }
@@ -73,7 +73,10 @@ func (n *attempts) try(t *testing.T, m *coordinator.Mutex, way int) {
 			t.Error(err)
 		}
 	case errors.Is(err, context.Canceled):
-		n.canceled.Add(1)
+		var failed *coordinator.WaitError
+		if errors.As(err, &failed) && failed.Waited > 0 { // its context had not ended before the call
+			n.canceled.Add(1)
+		}
 	case way%4 == 1:
 		n.busy.Add(1)
 	default:
@@ -120,7 +123,7 @@ func TestContentionIsSeen(t *testing.T) {
 	now = m.collect(t, c)
 	require.Zero(t, now.total(telemetry.MetricWaiters, "", ""))
 	require.Zero(t, now.total(telemetry.MetricHolds, "", ""))
-	paths, outcomes := now.byPath(), now.waited()
+	paths, outcomes, counted := now.byPath(), now.byOutcome(telemetry.MetricWait), now.byOutcome(telemetry.MetricWaits)
 	granted := int64(0)
 	for _, of := range paths {
 		granted += of
@@ -130,6 +133,10 @@ func TestContentionIsSeen(t *testing.T) {
 	left := n.timeout.Load() + n.canceled.Load()
 	require.GreaterOrEqual(t, granted, n.acquired.Load())
 	require.LessOrEqual(t, granted, n.acquired.Load()+left, "a call that leaves in the instant of its grant may be among both")
+	require.Equal(t, granted-paths[telemetry.PathRetained], counted[telemetry.Acquired])
+	for _, o := range []telemetry.Outcome{telemetry.Busy, telemetry.Timeout, telemetry.Canceled} {
+		require.Equal(t, outcomes[o], counted[o], o)
+	}
 	require.Equal(t, n.busy.Load(), outcomes[telemetry.Busy])
 	require.Equal(t, n.timeout.Load(), outcomes[telemetry.Timeout])
 	require.Equal(t, n.canceled.Load(), outcomes[telemetry.Canceled])
