@@ -35,6 +35,7 @@ type Receiver struct {
 	mu    sync.Mutex // of all below, and of reading a message: one at a time, so that what it takes to read one is bounded
 	spans []Span
 	lost  int64
+	limit int // of spans
 
 	server *http.Server
 	url    string
@@ -47,7 +48,7 @@ func Start() (*Receiver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the receiver of spans: %w", err)
 	}
-	r := &Receiver{url: "http://" + listener.Addr().String(), ended: make(chan struct{})}
+	r := &Receiver{limit: spanLimit, url: "http://" + listener.Addr().String(), ended: make(chan struct{})}
 	r.server = &http.Server{Handler: http.HandlerFunc(r.serve), ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit}
 	go func() {
 		defer close(r.ended)
@@ -168,7 +169,7 @@ func tooLarge(err error) error {
 // keep keeps the spans of a message, and answers how many it did not.
 func (r *Receiver) keep(message *collectorpb.ExportTraceServiceRequest) *collectorpb.ExportTraceServiceResponse {
 	spans, invalid := spansOf(message.GetResourceSpans())
-	over := max(0, len(r.spans)+len(spans)-spanLimit)
+	over := max(0, len(r.spans)+len(spans)-r.limit)
 	r.spans = append(r.spans, spans[:len(spans)-over]...)
 	rejected := invalid + int64(over)
 	if rejected == 0 {
