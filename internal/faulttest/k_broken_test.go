@@ -200,6 +200,42 @@ func TestWhatAHangingReceiverCantTakeIsDropped(t *testing.T) {
 	require.EqualValues(t, locks, now.total(telemetry.MetricGrants, "", ""))
 }
 
+// K1: metrics and alarms do not wait for an exporter of spans that hangs.
+func TestMetricsGoOnWhileAnExporterOfSpansHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	release, entered := make(chan struct{}), make(chan struct{}, 1000)
+	m := newMeter()
+	alarms := make(chan telemetry.Alarm, 1000)
+	conf := telemetry.Config{
+		MeterProvider: m.provider, HoldAlarm: 10 * time.Millisecond, OnAlarm: func(a telemetry.Alarm) { alarms <- a },
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter(func(exported) {
+			entered <- struct{}{}
+			<-release
+		}))),
+	}
+	c := join(t, untracked(s.Addr()), coordinator.WithTTL(time.Second), coordinator.WithTelemetry(conf))
+	defer close(release)
+	require.NoError(t, take(t, c.Mutex("k")).Unlock())
+	await(t, entered, hangs, "the exporter")
+	hold := take(t, c.Mutex("renewed"))
+	expires := grab(t, c.Mutex("expires", coordinator.MaxHold(time.Millisecond)))
+	require.ErrorIs(t, ended(t, expires, hangs), coordinator.ErrHoldExpired)
+	require.Equal(t, telemetry.LongHold, await(t, alarms, hangs, "the alarm").Kind)
+	eventually(t, hangs, "a renewal", func() bool { return stats(c).Renewals > 0 })
+	eventually(t, soon, "what was recorded", func() bool {
+		var all metricdata.ResourceMetrics
+		require.NoError(t, m.reader.Collect(t.Context(), &all))
+		var now points
+		for _, one := range all.ScopeMetrics[0].Metrics {
+			now = append(now, pointsOf(t, one)...)
+		}
+		return now.total(telemetry.MetricAlarms, "", "") > 0 && now.total(telemetry.MetricLateness, "", "") > 0 &&
+			now.total(telemetry.MetricHold, telemetry.AttrOutcome, string(telemetry.Expired)) > 0
+	})
+	require.NoError(t, hold.Unlock())
+}
+
 // K1: a class function that hangs for one key keeps no other key.
 func TestClassThatHangsKeepsNoOtherKey(t *testing.T) {
 	t.Parallel()

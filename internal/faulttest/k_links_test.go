@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,4 +178,52 @@ func TestLaterWaitDoesNotLeadToAHoldThatIsOver(t *testing.T) {
 	got = await(t, third, hangs, "the third")
 	require.NoError(t, got.err)
 	require.NoError(t, got.hold.Unlock())
+}
+
+// K2: what takes a trace back from Redis may be lost; it is said again. Who comes then waits for a hold that nobody
+// traces, and is not led to the one before.
+func TestTraceThatCouldNotBeTakenBackLeadsNobodyAstray(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]faults.Action{
+		"cut": faults.Cut, "refused": faults.Fail("BUSY Redis is busy running a script."), "unanswered": faults.Silence,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const ttl = 3 * time.Second
+			s := redistest.Start(t)
+			proxy := faults.NewProxy(t, s.Addr())
+			spans := &spanList{}
+			traces := coordinator.WithTelemetry(telemetry.Config{TracerProvider: spans.provider(), Roots: -1})
+			a, b := steady(t, proxy.Addr(), traces, coordinator.WithTTL(ttl)), steady(t, s.Addr(), traces, coordinator.WithTTL(ttl))
+			first, err := a.Mutex("k").Lock(telemetry.Traced(t.Context()))
+			require.NoError(t, err)
+			annotated(t, b, "k")
+			second := lockLater(t.Context(), a.Mutex("k"))
+			eventually(t, hangs, "it waits", func() bool { return localWaiters(a, "k") == 1 })
+			var lost atomic.Int64
+			proxy.OnCommand(func(cmd []string) faults.Action {
+				if is("annotate")(cmd) && cmd[len(cmd)-1] == "" && lost.Add(1) == 1 {
+					return lose
+				}
+				return faults.Pass
+			})
+			require.NoError(t, first.Unlock())
+			got := await(t, second, hangs, "the second")
+			require.NoError(t, got.err)
+			eventually(t, hangs, "it is lost", func() bool { return lost.Load() > 0 })
+			eventually(t, hangs, "it is said again", func() bool { return inspect(t, b, "k").Holders[0].Trace == "" })
+			_, err = b.Mutex("k").TryLockFor(telemetry.Traced(t.Context()), 300*time.Millisecond)
+			require.ErrorIs(t, err, coordinator.ErrNotAcquired)
+			require.NoError(t, b.FlushTelemetry(t.Context()))
+			failed := 0
+			for _, wait := range named(spans.all(), telemetry.SpanAcquire) {
+				if wait.outcome() == telemetry.Timeout {
+					failed++
+					require.Empty(t, wait.Links)
+				}
+			}
+			require.Equal(t, 1, failed)
+			require.NoError(t, got.hold.Unlock())
+		})
+	}
 }
