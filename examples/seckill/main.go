@@ -149,9 +149,9 @@ func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	}
 	printTable(out, &r)
 	checks := prove(&r.evidence)
-	printProof(out, checks)
+	checks.Print(out)
 	if ctx.Err() != nil {
 		logf("interrupted: that is what was done until then")
 	}
-	return verdict(checks)
+	return checks.Verdict()
 }

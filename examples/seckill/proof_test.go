@@ -34,15 +34,15 @@ func sound() *evidence {
 func TestSoundBooksAreProved(t *testing.T) {
 	t.Parallel()
 	checks := prove(sound())
-	require.NoError(t, verdict(checks))
+	require.NoError(t, checks.Verdict())
 	var out strings.Builder
-	printProof(&out, checks)
+	checks.Print(&out)
 	require.Equal(t, len(checks), strings.Count(out.String(), " ok\n"))
 	require.Contains(t, out.String(), "6 + 4 = 10")
 	require.Contains(t, out.String(), "6 units in 3 orders")
 	unlimited := sound()
 	unlimited.limit = 0
-	require.NoError(t, verdict(prove(unlimited)))
+	require.NoError(t, prove(unlimited).Verdict())
 }
 
 // Whatever is wrong in one of the books is found, by one check or by several, and told.
@@ -84,11 +84,11 @@ func TestEveryPlantedFaultIsFound(t *testing.T) {
 		e := sound()
 		fault.plant(e)
 		checks := prove(e)
-		err := verdict(checks)
+		err := checks.Verdict()
 		require.ErrorContains(t, err, "THE PROOF FAILED", name)
 		require.ErrorContains(t, err, fault.want, name)
 		var out strings.Builder
-		printProof(&out, checks)
+		checks.Print(&out)
 		require.Contains(t, out.String(), "FAILED: ", name)
 	}
 }

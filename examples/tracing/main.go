@@ -138,9 +138,9 @@ func rounds(ctx context.Context, s settings, t *team, r *otlp.Receiver, out io.W
 		checks := prove(e)
 		if n == 1 {
 			printRound(out, e, s)
-			printProof(out, checks)
+			checks.Print(out)
 		}
-		if err := verdict(checks); err != nil {
+		if err := checks.Verdict(); err != nil {
 			return fmt.Errorf("round %d: %w", n, err)
 		}
 	}

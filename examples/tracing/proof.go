@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/go-leasehold/leasehold/examples/internal/report"
 	"github.com/go-leasehold/leasehold/examples/tracing/blame"
 	"github.com/go-leasehold/leasehold/examples/tracing/otlp"
 	"github.com/go-leasehold/leasehold/telemetry"
@@ -20,50 +20,18 @@ import (
 // each of the report, the change and the look.
 const holdsOfARound = 8
 
-// check is one thing that has to be so.
-type check struct {
-	name string
-	fact string // what was found
-	err  error  // it is not so
-}
-
 // prove compares what the spans say with what happened. Where not everything was traced, it compares what there is.
-func prove(e evidence) []check {
+func prove(e evidence) report.Checks {
 	g := blame.New(e.spans)
 	requests := map[string]blame.Request{}
 	for _, r := range g.Requests() {
 		requests[r.Name] = r
 	}
-	checks := []check{e.answers(), e.noNoise(), e.noKeys()}
+	checks := report.Checks{e.answers(), e.noNoise(), e.noKeys()}
 	if e.partial {
 		return checks
 	}
 	return append(checks, e.complete(), e.targets(), e.chains(requests), inVain(requests))
-}
-
-// verdict is an error where something is not as it has to be.
-func verdict(checks []check) error {
-	var errs []error
-	for _, c := range checks {
-		if c.err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.name, c.err))
-		}
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("THE PROOF FAILED:\n%w", errors.Join(errs...))
-	}
-	return nil
-}
-
-func printProof(out io.Writer, checks []check) {
-	fmt.Fprintln(out, "\nthe proof")
-	for _, c := range checks {
-		mark := "ok"
-		if c.err != nil {
-			mark = "FAILED: " + c.err.Error()
-		}
-		fmt.Fprintf(out, "%-50s %-30s %s\n", c.name, c.fact, mark)
-	}
 }
 
 // ours returns the spans of leasehold.
@@ -77,22 +45,22 @@ func (e *evidence) ours() (found []otlp.Span) {
 }
 
 // answers: everybody got what they came for, but for who was in a hurry.
-func (e *evidence) answers() check {
-	c := check{name: "all were served, but for the impatient", fact: fmt.Sprintf("%d answers", len(e.statuses))}
+func (e *evidence) answers() report.Check {
+	c := report.Check{Name: "all were served, but for the impatient", Fact: fmt.Sprintf("%d answers", len(e.statuses))}
 	for _, name := range append([]string{nightly}, victims...) {
 		want := http.StatusNoContent
 		if name == impatient {
 			want = http.StatusServiceUnavailable
 		}
 		if e.statuses[name] != want {
-			c.err = errors.Join(c.err, fmt.Errorf("%s: status %d", name, e.statuses[name]))
+			c.Err = errors.Join(c.Err, fmt.Errorf("%s: status %d", name, e.statuses[name]))
 		}
 	}
 	return c
 }
 
 // complete: every hold has a span, and nothing was lost on the way.
-func (e *evidence) complete() check {
+func (e *evidence) complete() report.Check {
 	holds, services := 0, map[string]bool{}
 	for _, s := range e.ours() {
 		services[s.Service] = true
@@ -100,19 +68,19 @@ func (e *evidence) complete() check {
 			holds++
 		}
 	}
-	c := check{name: "each hold has one span", fact: fmt.Sprintf("%d holds", holds)}
+	c := report.Check{Name: "each hold has one span", Fact: fmt.Sprintf("%d holds", holds)}
 	switch {
 	case e.lost > 0:
-		c.err = fmt.Errorf("%d spans were lost", e.lost)
+		c.Err = fmt.Errorf("%d spans were lost", e.lost)
 	case holds != holdsOfARound:
-		c.err = fmt.Errorf("there were %d holds", holdsOfARound)
+		c.Err = fmt.Errorf("there were %d holds", holdsOfARound)
 	}
 	return c
 }
 
 // noNoise: a lease was renewed, which has no span; nor has anything else but waits and holds.
-func (e *evidence) noNoise() check {
-	c := check{name: "no span for renewals", fact: fmt.Sprintf("%d renewals", e.renewals)}
+func (e *evidence) noNoise() report.Check {
+	c := report.Check{Name: "no span for renewals", Fact: fmt.Sprintf("%d renewals", e.renewals)}
 	others := map[string]bool{}
 	for _, s := range e.ours() {
 		if s.Name != telemetry.SpanAcquire && s.Name != telemetry.SpanHold {
@@ -121,26 +89,26 @@ func (e *evidence) noNoise() check {
 	}
 	switch {
 	case e.renewals == 0:
-		c.err = errors.New("nothing was renewed")
+		c.Err = errors.New("nothing was renewed")
 	case len(others) > 0:
-		c.err = fmt.Errorf("there are spans %q", slices.Sorted(maps.Keys(others)))
+		c.Err = fmt.Errorf("there are spans %q", slices.Sorted(maps.Keys(others)))
 	}
 	return c
 }
 
 // noKeys: a key is in no span, whoever made it, but its class is.
-func (e *evidence) noKeys() check {
-	c := check{name: "no key in any span", fact: fmt.Sprintf("%d spans", len(e.spans))}
+func (e *evidence) noKeys() report.Check {
+	c := report.Check{Name: "no key in any span", Fact: fmt.Sprintf("%d spans", len(e.spans))}
 	for _, s := range e.spans {
 		if strings.Contains(fmt.Sprintf("%+v", s), e.keys) {
-			c.err = fmt.Errorf("%s of %s has one", s.Name, s.Service)
+			c.Err = fmt.Errorf("%s of %s has one", s.Name, s.Service)
 		}
 	}
 	return c
 }
 
 // targets: what links lead to is there, and is a hold.
-func (e *evidence) targets() check {
+func (e *evidence) targets() report.Check {
 	holds := map[otlp.Ref]bool{}
 	for _, s := range e.ours() {
 		holds[s.Ref] = holds[s.Ref] || s.Name == telemetry.SpanHold
@@ -154,19 +122,19 @@ func (e *evidence) targets() check {
 			}
 		}
 	}
-	c := check{name: "every link leads to a hold that is there", fact: fmt.Sprintf("%d links", links)}
+	c := report.Check{Name: "every link leads to a hold that is there", Fact: fmt.Sprintf("%d links", links)}
 	if links == 0 || astray > 0 {
-		c.err = fmt.Errorf("%d of %d do not", astray, links)
+		c.Err = fmt.Errorf("%d of %d do not", astray, links)
 	}
 	return c
 }
 
 // chains: every wait that was for somebody was for the report in the end.
-func (e *evidence) chains(requests map[string]blame.Request) check {
-	c := check{name: "every chain ends at the report's hold"}
+func (e *evidence) chains(requests map[string]blame.Request) report.Check {
+	c := report.Check{Name: "every chain ends at the report's hold"}
 	culprit, ok := e.culprit()
 	if !ok {
-		c.err = errors.New("the report's hold is not there")
+		c.Err = errors.New("the report's hold is not there")
 		return c
 	}
 	chains := 0
@@ -179,14 +147,14 @@ func (e *evidence) chains(requests map[string]blame.Request) check {
 			waited = true
 			chains++
 			if w.Culprit != culprit {
-				c.err = errors.Join(c.err, fmt.Errorf("%s: that of %s in %s does not", name, w.Class, w.Service))
+				c.Err = errors.Join(c.Err, fmt.Errorf("%s: that of %s in %s does not", name, w.Class, w.Service))
 			}
 		}
 		if !waited {
-			c.err = errors.Join(c.err, fmt.Errorf("%s has not waited", name))
+			c.Err = errors.Join(c.Err, fmt.Errorf("%s has not waited", name))
 		}
 	}
-	c.fact = fmt.Sprintf("%d chains", chains)
+	c.Fact = fmt.Sprintf("%d chains", chains)
 	return c
 }
 
@@ -207,21 +175,21 @@ func (e *evidence) culprit() (otlp.Ref, bool) {
 }
 
 // inVain: the impatient one's wait is an error, as its span says, and the only one.
-func inVain(requests map[string]blame.Request) check {
-	c := check{name: "the wait that was in vain is an error"}
+func inVain(requests map[string]blame.Request) report.Check {
+	c := report.Check{Name: "the wait that was in vain is an error"}
 	for name, r := range requests {
 		for _, w := range r.Waits {
 			timeout := w.Outcome == telemetry.Timeout
 			if timeout {
-				c.fact = fmt.Sprintf("%s: %s", name, w.Outcome)
+				c.Fact = fmt.Sprintf("%s: %s", name, w.Outcome)
 			}
 			if timeout != w.Failed || timeout && name != impatient {
-				c.err = fmt.Errorf("%s: %s, error: %t", name, w.Outcome, w.Failed)
+				c.Err = fmt.Errorf("%s: %s, error: %t", name, w.Outcome, w.Failed)
 			}
 		}
 	}
-	if c.fact == "" && c.err == nil {
-		c.err = errors.New("there is none")
+	if c.Fact == "" && c.Err == nil {
+		c.Err = errors.New("there is none")
 	}
 	return c
 }

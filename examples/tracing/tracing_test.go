@@ -143,7 +143,7 @@ func (s *scene) prove() error {
 	for _, span := range s.spans {
 		s.evidence.spans = append(s.evidence.spans, *span)
 	}
-	return verdict(prove(s.evidence))
+	return prove(s.evidence).Verdict()
 }
 
 func TestProofHolds(t *testing.T) {
@@ -219,7 +219,7 @@ func TestPrintedProofSaysWhatFailed(t *testing.T) {
 	s := newScene()
 	s.renewals = 0
 	require.Error(t, s.prove())
-	printProof(&out, prove(s.evidence))
+	prove(s.evidence).Print(&out)
 	require.Equal(t, 6, strings.Count(out.String(), " ok\n"))
 	require.Contains(t, out.String(), "FAILED: nothing was renewed\n")
 }
