@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -95,8 +96,10 @@ func TestTheDashboardCanBeImported(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
 	text, err := os.ReadFile(dashboardFile)
 	require.NoError(t, err)
-	var typed dashboard.Dashboard
-	require.Empty(t, typed.UnmarshalJSONStrict(text)) // an error that is none is not nil here
+	var typed dashboard.Dashboard //nolint:staticcheck // the older form is what all versions of Grafana import
+	var wrong cog.BuildErrors
+	require.ErrorAs(t, typed.UnmarshalJSONStrict(text), &wrong) // it is never nil, also where nothing is wrong
+	require.Empty(t, wrong)
 	require.NoError(t, json.Unmarshal(text, &typed))
 	require.NoError(t, typed.Validate())
 	require.Equal(t, dashboard.NewDashboard().SchemaVersion, typed.SchemaVersion)
