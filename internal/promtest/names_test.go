@@ -11,6 +11,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/otlptranslator"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/telemetry"
@@ -121,4 +122,18 @@ func attributes(labels map[string]bool) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
+}
+
+// TestOTLPHasTheSameNames: Prometheus makes them of what it receives by OTLP, with its default strategy.
+func TestOTLPHasTheSameNames(t *testing.T) {
+	kinds := map[string]otlptranslator.MetricType{
+		"histogram": otlptranslator.MetricTypeHistogram, "counter": otlptranslator.MetricTypeMonotonicCounter,
+		"up-down counter": otlptranslator.MetricTypeNonMonotonicCounter,
+	}
+	namer := otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
+	for _, r := range metricsTable(t) {
+		name, err := namer.Build(otlptranslator.Metric{Name: r.name, Unit: r.unit, Type: kinds[r.kind]})
+		require.NoError(t, err)
+		require.Equal(t, r.exported, name)
+	}
 }
