@@ -7,8 +7,15 @@ import (
 	"github.com/go-leasehold/leasehold/telemetry"
 )
 
-// maxBlockers bounds the readers that a writer's wait leads to.
+// maxBlockers bounds the readers that a writer's wait leads to, and the holds that
+// are remembered of other processes, and of earlier leases.
 const maxBlockers = 4
+
+// blocker is a hold that was in the way until a given moment, at least.
+type blocker struct {
+	telemetry.Blocker
+	until instant
+}
 
 // follow begins to note what happens to a claim that is traced.
 func (a *actor) follow(c *claim) {
@@ -53,28 +60,59 @@ func (a *actor) unfollow(x *claimTrace) {
 	}
 	x.counted = false
 	a.told.following--
-	if a.told.following == 0 && a.cur.asker == nil {
-		a.told.events = nil
+	if a.told.following == 0 {
+		a.told.earlier = nil
+		if a.cur.asker == nil {
+			a.told.events = nil
+		}
+	}
+}
+
+// turnsOver notes, where a lease ends with callers waiting on, who was in their way
+// under it.
+func (a *actor) turnsOver() {
+	if a.told.following == 0 {
+		return
+	}
+	for _, b := range a.cur.heldBy {
+		a.remember(telemetry.Blocker{Relation: telemetry.LinkHolder, Remote: b.trace}, b.at)
+	}
+	a.remember(telemetry.Blocker{Relation: telemetry.LinkHolder, Call: a.told.before}, a.told.ended)
+}
+
+func (a *actor) remember(b telemetry.Blocker, until instant) {
+	if b.Remote == "" && b.Call == nil {
+		return
+	}
+	if len(a.told.earlier) == 2*maxBlockers {
+		a.told.earlier = slices.Delete(a.told.earlier, 0, 1)
+	}
+	a.told.earlier = append(a.told.earlier, blocker{b, until})
+}
+
+// linkEarlier notes those who were in a claim's way under leases before this one.
+func (a *actor) linkEarlier(c *claim) {
+	for _, b := range a.told.earlier {
+		if b.until >= c.since {
+			c.more.trace.blockers = append(c.more.trace.blockers, b.Blocker)
+		}
 	}
 }
 
 // linkGranted notes by whom a claim was let in, and what happened while it waited.
 func (a *actor) linkGranted(c *claim) {
 	x, t := c.more.trace, &a.cur
-	switch c.path {
-	case byHandOver:
-		if c.since < t.wonAt {
-			a.linkElsewhere(c)
-		}
-		if a.told.before != nil && a.told.ended >= c.since {
-			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Call: a.told.before})
-		}
-	case byAsking, byHandoff:
+	if c.path != byHandOver || c.since < t.wonAt {
 		a.linkElsewhere(c)
-		if p := t.passedBy; p.trace != "" && c.since <= p.at {
-			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: p.trace})
-		}
 	}
+	between := c.path == byHandoff || len(t.heldBy) > 0 && c.path == byAsking // others, elsewhere
+	if a.told.before != nil && a.told.ended >= c.since && !between {
+		x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Call: a.told.before})
+	}
+	if p := t.passedBy; p.trace != "" && c.since <= p.at && c.path != byHandOver {
+		x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkPredecessor, Remote: p.trace})
+	}
+	a.linkEarlier(c) // of a hold that is there already, the first relation counts
 	x.events = a.eventsOf(x, c.since)
 	if t.wanted {
 		x.owing.Store(true)
@@ -121,6 +159,7 @@ func (a *actor) giveUpOn(c *claim) {
 		x.shared = c.mode == lease.Shared
 		a.linkHolders(x)
 	}
+	a.linkEarlier(c)
 	if a.cur.phase != held || c.since < a.cur.wonAt {
 		a.linkElsewhere(c)
 	}
@@ -148,30 +187,52 @@ func (a *actor) annotate(c *claim) {
 	a.hintTrace(trace)
 }
 
+// hintTrace has the store told of a trace, or with "" that there is none any more.
+// Such hints go one by one, each when the one before is answered, for otherwise a late
+// copy of that one might be the last word.
 func (a *actor) hintTrace(trace string) {
-	a.out.hints = append(a.out.hints, lease.Request{
-		Op: lease.Annotate, Key: a.key, Kind: a.kind, Ticket: a.cur.ticket, Trace: trace,
-	})
+	r := lease.Request{Op: lease.Annotate, Key: a.key, Kind: a.kind, Ticket: a.cur.ticket, Trace: trace}
+	if a.told.hinting {
+		a.told.hint = &r
+		return
+	}
+	a.told.hinting = true
+	a.out.hints = append(a.out.hints, r)
 }
 
 // unannotate takes back what the store was told, where the lease goes on without
 // that hold: who comes next must not be told that it waits for it.
 func (a *actor) unannotate() {
-	if t := &a.cur; t.unsay && t.phase == held && !t.lapsed {
-		t.unsay = false
-		a.hintTrace("")
+	t := &a.cur
+	if !t.unsay || t.phase != held || t.lapsed {
+		return
 	}
+	for c := a.holds.first; c != nil; c = c.next { // another reader may be in the way still
+		if c.call() != nil {
+			c.more.trace.annotated = false
+			if a.annotate(c); t.shows != nil {
+				return
+			}
+		}
+	}
+	t.unsay = false
+	a.hintTrace("")
 }
 
 // onHint handles the answer to a hint. One that would take a trace back, and was
 // not carried out, is sent again when the key is next looked at.
 func (a *actor) onHint(r lease.Request, err error) {
-	if err == nil || r.Op != lease.Annotate || r.Trace != "" {
+	if r.Op != lease.Annotate {
 		return
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t := &a.cur; t.ticket == r.Ticket && t.shows == nil {
+	defer a.unlock()
+	t, next := &a.cur, a.told.hint
+	a.told.hinting, a.told.hint = false, nil
+	switch {
+	case next != nil && next.Ticket == t.ticket && t.phase == held:
+		a.hintTrace(next.Trace)
+	case next == nil && err != nil && r.Trace == "" && r.Ticket == t.ticket && t.shows == nil:
 		t.unsay = true
 	}
 }

@@ -126,6 +126,7 @@ func (a *actor) yield(now instant) {
 		a.stats.Yields++
 	}
 	a.tellLease(ErrReleased, now)
+	a.turnsOver()
 	a.owe(a.cur.ticket, a.cur.resent, now)
 	d := &a.owed[len(a.owed)-1]
 	d.annotated, d.trace = a.cur.annotated, a.handsOn()

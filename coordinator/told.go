@@ -24,7 +24,10 @@ type told struct {
 	events    []event         // of the key, as long as anything of it is traced
 	before    *telemetry.Call // of the last hold here that ended; nil if it is not traced
 	ended     instant         // when that was
+	earlier   []blocker       // what was in the way of those that wait, under leases before this one; the newest
 	credit    instant         // see allow
+	hinting   bool            // a hint with a trace is not answered yet
+	hint      *lease.Request  // to be sent then
 }
 
 // event is something that happened to the key.
