@@ -140,7 +140,7 @@ func TestContentionIsSeen(t *testing.T) {
 	require.Equal(t, n.busy.Load(), outcomes[telemetry.Busy])
 	require.Equal(t, n.timeout.Load(), outcomes[telemetry.Timeout])
 	require.Equal(t, n.canceled.Load(), outcomes[telemetry.Canceled])
-	require.EqualValues(t, 1, paths[telemetry.PathRedis])
+	require.Positive(t, paths[telemetry.PathRedis])
 	require.Equal(t, paths[telemetry.PathLocal], now.total(telemetry.MetricHandoffs, telemetry.AttrHandoff, "local"))
 	require.Equal(t, n.acquired.Load(), now.total(telemetry.MetricHold, telemetry.AttrOutcome, string(telemetry.Released)))
 	holds := now.of(telemetry.MetricHold, string(telemetry.AttrOutcome), string(telemetry.Released), string(telemetry.AttrClass), "order")
