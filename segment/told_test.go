@@ -278,6 +278,10 @@ func unsteady(s server) server {
 func (l *ledger) once(ctx context.Context, s, other *Stock) {
 	o := Order{ID: fmt.Sprint("o", rand.N(40)), User: fmt.Sprint("u", rand.N(3)), Quantity: 1}
 	lines := []Line{{s, 1}, {other, 1}}
+	spans := o.ID // of an order that may be both
+	if rand.N(2) == 0 {
+		spans = "all" + o.ID
+	}
 	switch rand.N(12) {
 	case 0, 1:
 		r, err := s.Deduct(ctx, o)
@@ -298,10 +302,10 @@ func (l *ledger) once(ctx context.Context, s, other *Stock) {
 	case 8:
 		l.note(telemetry.OperationRestock, false, s.Restock(ctx, o.ID, 1))
 	case 9:
-		r, err := DeductAll(ctx, "all"+o.ID, o.User, lines...)
+		r, err := DeductAll(ctx, spans, o.User, lines...)
 		l.note(telemetry.OperationDeductAll, r.Repeated, err)
 	case 10:
-		l.note(telemetry.OperationReturnAll, false, ReturnAll(ctx, "all"+o.ID, o.User, lines...))
+		l.note(telemetry.OperationReturnAll, false, ReturnAll(ctx, spans, o.User, lines...))
 	default:
 		_, _ = s.Lookup(ctx, o.User, o.ID)
 	}
