@@ -14,6 +14,7 @@
 //	                                     <form><ttl in ms>/<token block>:<owner>
 //	lock:~token{tag}K             string <newest fencing token>:<since when the newest holder holds, in µs>
 //	lock:~reader:<owner>{tag}K    string <deadline in ms>:<since in µs> of one reader
+//	lock:~holder{tag}K            hash   <owner> -> traceparent, of holders that have told theirs
 //	lock:~inbox:<coordinator id>         channel: grants, wants and the like for one coordinator
 //
 // The form of a place in the queue is M for a mutex, W for a writer, R for a
@@ -22,16 +23,17 @@
 // that it can't be taken for one of the helpers.
 //
 // Everything expires: K with its leases, the queue when nobody looks after it,
-// a reader's deadline with the reader, the tokens after [Config.TokenRetention].
+// a reader's deadline with the reader, traces with K, the tokens after
+// [Config.TokenRetention].
 //
 // # Scripts
 //
-// One script each for acquire, release, renew, downgrade, force and inspect (in
-// scripts/, each with a header that tests hold it to) changes all of that in
-// one step, on the server's clock. What frees a key passes it on in that step:
-// the head of the queue is made the holder and told so by its inbox, and where
-// nobody received that message, its process is gone and the next one's turn has
-// come. Numbers are written with all their digits; every script but force may be
+// One script each for acquire, release, renew, downgrade, annotate, force and
+// inspect (in scripts/, each with a header that tests hold it to) changes all of
+// that in one step, on the server's clock. What frees a key passes it on in that
+// step: the head of the queue is made the holder and then told so by its inbox,
+// and where nobody received that message, its process is gone and the next one's
+// turn has come. Numbers are written with all their digits; every script but force may be
 // repeated. Each is sent in one piece: the prelude, which names what all are
 // given, the script, and the functions that they share, where it needs them.
 //
