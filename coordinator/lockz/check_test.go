@@ -51,7 +51,7 @@ func TestTheServerIsAskedOnceInAWhile(t *testing.T) {
 		require.Equal(t, "problems", first.State)
 		require.Equal(t, []Problem{{Code: "eviction", Fatal: true, Text: "keys are evicted"}}, first.Problems)
 		time.Sleep(29 * time.Second)
-		require.Equal(t, Seconds(29), k.result(t.Context()).Age)
+		require.Equal(t, "29.0 s", k.result(t.Context()).Age.String())
 		require.Equal(t, 1, a.count())
 		time.Sleep(time.Second)
 		require.Zero(t, k.result(t.Context()).Age)

@@ -194,6 +194,10 @@ func TestKeysAreShownAsInErrors(t *testing.T) {
 		seen[n.Text] = key
 		require.Less(t, len(n.Text), 4*maxKeyShown+32)
 	}
+	for _, key := range []string{" ", " a", "a ", "a  b", "a\tb", "a\u00a0b", "a\u200bb"} {
+		require.True(t, nameOf(key).Quoted, "%q: what can't be seen is quoted", key)
+	}
+	require.False(t, nameOf("two words").Quoted)
 	require.False(t, nameOf("order:42").Quoted)
 	require.False(t, nameOf("größe/Ω").Quoted)
 }

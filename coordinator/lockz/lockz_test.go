@@ -2,6 +2,7 @@ package lockz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/telemetry"
@@ -38,7 +40,7 @@ func TestThePageTellsWhoHoldsAndWhoWaits(t *testing.T) {
 		require.Positive(t, k.Valid)
 		require.Len(t, k.Holds, 1)
 		hold := k.Holds[0]
-		require.Equal(t, Seconds(3), hold.Age)
+		require.Equal(t, "3.0 s", hold.Age.String())
 		require.Equal(t, s.holds[0].Token(), hold.Token)
 		require.Equal(t, 1, hold.Count)
 		require.Equal(t, "redis", hold.Path)
@@ -193,6 +195,12 @@ func TestAFailingStoreIsTold(t *testing.T) {
 		p = s.json("/?format=json&fleet=1")
 		require.Contains(t, p.Fleet.Keys[0].Error, "connection <refused>")
 		restore()
+		restore = s.Outage(errors.New(strings.Repeat("\x00", 1<<20)))
+		s.queue(s.ctx, "l")
+		time.Sleep(time.Second)
+		require.NotEmpty(t, s.json("/?format=json&q=l").Keys[0].Failure)
+		require.Less(t, s.get("/?format=json&fleet=1").Body.Len(), 20_000)
+		restore()
 	})
 }
 
@@ -324,6 +332,19 @@ func TestOptions(t *testing.T) {
 		shows(t, s.get("/?refresh=7").Body.String(), `<noscript><meta http-equiv="refresh" content="7"></noscript>`)
 	})
 	require.Panics(t, func() { Handler(nil) })
+}
+
+// Where traces can be looked at is known from the coordinator.
+func TestAHoldsTraceIsALink(t *testing.T) {
+	provider := trace.NewTracerProvider()
+	onStage(t, func(t *testing.T, s *scene) {
+		s.lock(s.ctx, "k")
+		at := s.json("/?format=json").Keys[0].Holds[0].Trace
+		require.NotNil(t, at)
+		require.Equal(t, "http://jaeger/"+at.TraceID+"/"+at.SpanID, at.URL)
+		shows(t, s.get("/").Body.String(), `<a href="`+at.URL+`" target="_blank" rel="noopener noreferrer"`)
+	}, coordinator.WithTelemetry(telemetry.Config{TracerProvider: provider, TraceURL: "http://jaeger/{trace}/{span}"}))
+	require.NoError(t, provider.Shutdown(t.Context()))
 }
 
 func TestTracesAreLinks(t *testing.T) {

@@ -130,10 +130,14 @@ func (p Page) key(t *testing.T, name string) Key {
 // shows says that a page has a text in it. What fails shows the text, not the page.
 func shows(t *testing.T, body, text string, why ...any) {
 	t.Helper()
-	require.True(t, strings.Contains(body, text), "the page has no %q: %v", text, why)
+	if !strings.Contains(body, text) {
+		require.Fail(t, "the page has no "+text, why...)
+	}
 }
 
 func showsNot(t *testing.T, body, text string, why ...any) {
 	t.Helper()
-	require.False(t, strings.Contains(body, text), "the page has %q: %v", text, why)
+	if strings.Contains(body, text) {
+		require.Fail(t, "the page has "+text, why...)
+	}
 }
