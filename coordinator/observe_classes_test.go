@@ -175,6 +175,7 @@ func TestWaitsAndHoldsAreApart(t *testing.T) {
 		unlock(t, h)
 		unlock(t, next.holds())
 		require.Equal(t, map[string]int64{"exclusive acquired": 2, "exclusive timeout": 1, "exclusive busy": 1}, r.some(telemetry.MetricWait))
+		require.Equal(t, map[string]int64{"acquired": 2, "timeout": 1, "busy": 1}, r.some(telemetry.MetricWaits))
 		require.Equal(t, map[string]int64{"exclusive released": 2}, r.some(telemetry.MetricHold))
 	})
 }

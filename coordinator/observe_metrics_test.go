@@ -30,6 +30,7 @@ var shapes = map[string]string{
 	telemetry.MetricLeases:  "{lease} now leasehold.key.class",
 	telemetry.MetricKeys:    "{key} now leasehold.key.class",
 
+	telemetry.MetricWaits:          "{wait} sum leasehold.key.class leasehold.outcome",
 	telemetry.MetricGrants:         "{lock} sum leasehold.key.class leasehold.path",
 	telemetry.MetricHandoffs:       "{handoff} sum leasehold.handoff leasehold.key.class",
 	telemetry.MetricYields:         "{handoff} sum leasehold.key.class",
@@ -102,6 +103,7 @@ func TestCountersBeginWithZero(t *testing.T) {
 			telemetry.MetricAlarms:         {"long_hold", "long_wait", "late_renewal"},
 			telemetry.MetricGrants:         {"retained", "passed", "local", "redis", "handoff", "reentry"},
 			telemetry.MetricHandoffs:       {"local", "remote"},
+			telemetry.MetricWaits:          {"acquired", "busy", "timeout", "canceled", "refused", "unavailable", "closed"},
 			telemetry.MetricExpired:        {""},
 			telemetry.MetricFailures:       {""},
 			telemetry.MetricFailedReleases: {""},
@@ -247,6 +249,7 @@ func TestNoNoticeIsMissedWhereNoneIsLost(t *testing.T) {
 			}
 			holds += r.series(telemetry.MetricHold)["exclusive released"]
 			waits += r.series(telemetry.MetricWait)["exclusive acquired"] + r.series(telemetry.MetricGrants)["retained"]
+			require.Equal(t, r.series(telemetry.MetricWait)["exclusive acquired"], r.series(telemetry.MetricWaits)["acquired"])
 			remote += r.series(telemetry.MetricHandoffs)["remote"]
 			yields += r.series(telemetry.MetricYields)[""]
 		}

@@ -29,6 +29,7 @@ func (r *listener) failed(c *Coordinator, o telemetry.Outcome, more wanted) trac
 		mode = "exclusive"
 	}
 	require.Equal(r.t, int64(1), r.series(telemetry.MetricWait)[mode.(string)+" "+string(o)])
+	require.Equal(r.t, int64(1), r.series(telemetry.MetricWaits)[string(o)])
 	return wait
 }
 

@@ -1,0 +1,93 @@
+package telemetry_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/go-leasehold/leasehold/coordinator"
+	"github.com/go-leasehold/leasehold/lease/memlease"
+	"github.com/go-leasehold/leasehold/telemetry"
+)
+
+// The global provider of metrics can be set later once in a process: all runs of the
+// test have the same.
+var (
+	globalReader = metric.NewManualReader()
+	globalMeters = metric.NewMeterProvider(metric.WithReader(globalReader))
+)
+
+// TestGlobalProvidersThatAreSetLaterAreNoticed: those of spans within a second, also
+// when they are replaced; the one of metrics at once.
+func TestGlobalProvidersThatAreSetLaterAreNoticed(t *testing.T) {
+	defer otel.SetTracerProvider(noop.NewTracerProvider())
+	synctest.Test(t, func(t *testing.T) {
+		server := memlease.NewServer()
+		defer server.Close()
+		c, err := coordinator.NewWithStore(server.Store())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close(context.Background())) }()
+		lock := func() {
+			h, err := c.Mutex("k").Lock(telemetry.Traced(t.Context()))
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock())
+			require.NoError(t, c.FlushTelemetry(t.Context()))
+		}
+		provide := func() (*tracetest.InMemoryExporter, *sdktrace.TracerProvider) {
+			spans := tracetest.NewInMemoryExporter()
+			return spans, sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+		}
+		lock()
+		time.Sleep(time.Second / 2)
+		first, provider := provide()
+		otel.SetTracerProvider(provider)
+		otel.SetMeterProvider(globalMeters)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		lock()
+		require.Len(t, first.GetSpans(), 2, "a call and its hold")
+
+		second, provider := provide()
+		otel.SetTracerProvider(provider)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		lock()
+		require.Len(t, first.GetSpans(), 2)
+		require.Len(t, second.GetSpans(), 2)
+		require.Equal(t, int64(3), sum(t, globalReader, telemetry.MetricGrants), "also those of before")
+	})
+}
+
+// sum adds up the series of a counter, or of a histogram's counts.
+func sum(t *testing.T, reader metric.Reader, name string) (n int64) {
+	t.Helper()
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &rm))
+	for _, scope := range rm.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name != name {
+				continue
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					n += p.Value
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					n += int64(p.Count)
+				}
+			}
+		}
+	}
+	return n
+}
