@@ -42,7 +42,7 @@ func TestCommandsAndBatchesAreCounted(t *testing.T) {
 	require.Equal(t, s.Snapshot().Orders, orders)
 	require.EqualValues(t, on.of("deduct")+on.of("orders"), commands)
 	require.Less(t, commands, orders, "they travel together")
-	require.EqualValues(t, map[string]int64{"commands wired": int64(on.all())}, m.only("commands", "failures", "moves", "moved", "looks"))
+	require.Equal(t, map[string]int64{"commands wired": int64(on.all())}, m.only("commands", "failures", "moves", "moved", "looks"))
 }
 
 // TestFailuresAreCounted: what was not answered, or with an error of the server; not what the scripts themselves refuse.
@@ -72,6 +72,45 @@ func TestFailuresAreCounted(t *testing.T) {
 	}, m.only("failures", "orders", "units"))
 }
 
+// TestTroubleIsCounted as its callers were told: they may have taken, have not, or there is no coordinator any more.
+func TestTroubleIsCounted(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t, named)
+	c := processAt(t, redistest.Shared(t).Option(), m.option(), coordinator.WithUnavailableAfter(20*time.Millisecond))
+	calm := opened(t, c, "cut "+redistest.Prefix(t), Config{Segments: 1})
+	require.NoError(t, calm.Load(t.Context(), 10))
+	var trouble error
+	s := through(t, calm, func(inner server) server {
+		return &hooked{server: inner, before: func(calls []call) []answer {
+			if trouble != nil {
+				return failAll(calls, trouble)
+			}
+			return nil
+		}}
+	})
+	require.ErrorIs(t, s.Return(t.Context(), Order{ID: "unknown", Quantity: 1}), ErrUnknownOrder)
+	o := Order{ID: "o", Quantity: 1}
+	trouble = errLost
+	_, err := s.Deduct(t.Context(), o)
+	require.ErrorIs(t, err, ErrUncertain)
+	_, err = s.Deduct(t.Context(), Order{Quantity: 1})
+	require.ErrorIs(t, err, ErrUncertain)
+	trouble = errUnreachable
+	_, err = s.Reserve(t.Context(), o, time.Minute)
+	require.ErrorIs(t, err, coordinator.ErrUnavailable)
+	_, err = s.Deduct(t.Context(), Order{Quantity: 1})
+	require.ErrorIs(t, err, coordinator.ErrUnavailable)
+	trouble = nil
+	sums := m.only("orders") // Close ends the collecting
+	require.NoError(t, shut(c))
+	_, err = s.Confirm(t.Context(), o)
+	require.ErrorIs(t, err, coordinator.ErrClosed)
+	require.Equal(t, telemetry.Closed, toldOf(err))
+	require.Equal(t, map[string]int64{
+		"orders cut return refused": 1, "orders cut deduct uncertain": 2, "orders cut deduct unavailable": 1, "orders cut reserve unavailable": 1,
+	}, sums)
+}
+
 // TestMovesAreCounted, and the units that were given each time: what is wanted, or half of what is there.
 func TestMovesAreCounted(t *testing.T) {
 	t.Parallel()
@@ -84,6 +123,33 @@ func TestMovesAreCounted(t *testing.T) {
 	}
 	require.Equal(t, map[string]int64{"moves spread": 2, "moved spread": 5 + 2, "looks spread": 2}, m.only("moves", "moved", "looks"))
 	require.EqualValues(t, 2, s.Snapshot().Moves)
+}
+
+// TestOrderThatWaitsForAnAttemptIsCountedOnce: its home says again and again that it is busy.
+func TestOrderThatWaitsForAnAttemptIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	m, b := newMeter(t, named), newBench(t)
+	b.situations()["begun"]()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := through(t, b.stock, func(inner server) server {
+		return &hooked{server: inner, after: func(calls []call, _ []answer) {
+			if calls[0].script == partsScript { // it has asked what is in the way
+				cancel()
+			}
+		}}
+	})
+	s.told = processAt(t, redistest.Shared(t).Option(), m.option()).Telemetry().Class("busy").Stocks()
+	o := Order{ID: "o", User: "u", Quantity: 2}
+	_, err := s.Deduct(ctx, o)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, map[string]int64{"orders busy deduct canceled": 1}, m.only("orders", "units"))
+	b.clock.add(t, partLasts+time.Millisecond)
+	_, err = s.Deduct(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{
+		"orders busy deduct canceled": 1, "orders busy deduct done": 1, "units busy deduct": 2,
+	}, m.only("orders", "units"))
 }
 
 // TestKnownAnswersAreCounted, to the last one, also when the stock they were of is used no more.

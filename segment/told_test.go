@@ -122,6 +122,79 @@ func named(name string) string {
 	return class
 }
 
+// counter makes calls of which only the numbers matter.
+type counter struct {
+	t    *testing.T
+	s    *Stock
+	gone context.Context // canceled
+	late context.Context // its deadline has passed
+}
+
+func (c *counter) deduct(ctx context.Context, id string, n int64) {
+	_, _ = c.s.Deduct(ctx, Order{ID: id, User: "u", Quantity: n})
+}
+
+func (c *counter) reserve(id string, n int64, ttl time.Duration) {
+	_, _ = c.s.Reserve(c.t.Context(), Order{ID: id, User: "u", Quantity: n}, ttl)
+}
+
+// alone has calls of one stock come to all that they may.
+func (c *counter) alone() {
+	ctx, s := c.t.Context(), c.s
+	order := func(id string) Order { return Order{ID: id, User: "u"} }
+	c.deduct(ctx, "o1", 3)
+	c.deduct(ctx, "o1", 3) // repeated
+	c.deduct(ctx, "o1", 2) // refused: another quantity
+	c.deduct(ctx, "", 1)
+	_, _ = s.Deduct(ctx, Order{Quantity: 2})
+	c.deduct(ctx, "o2", 1000) // sold out
+	c.deduct(c.gone, "o3", 1) // canceled
+	c.deduct(c.late, "o3", 1) // timeout
+	c.deduct(ctx, "o3", 0)    // bad input
+	c.reserve("r1", 4, time.Hour)
+	c.reserve("r1", 4, time.Hour) // repeated
+	c.reserve("r2", 1, time.Hour)
+	c.reserve("r3", 1, 0) // bad input
+	for range 2 {         // the second is repeated
+		_, _ = s.Confirm(ctx, order("r1"))
+		_ = s.Cancel(ctx, order("r2"))
+		_ = s.Return(ctx, order("o1"))
+		_ = s.Restock(ctx, "s1", 10)
+		_, _ = s.Confirm(ctx, order("nobody's")) // refused
+	}
+	_ = s.Return(ctx, order("never")) // refused
+	_, _ = s.Lookup(ctx, "u", "o1")
+	require.NoError(c.t, s.WithSegment(ctx, "u", 2, func(context.Context, Held) error { return nil }))
+	require.Error(c.t, s.WithSegment(ctx, "u", 1, func(context.Context, Held) error { return context.Canceled }))
+}
+
+// limited has calls of a stock with a limit of 3 a user come to the rest.
+func (c *counter) limited() {
+	c.deduct(c.t.Context(), "o1", 2)
+	c.deduct(c.t.Context(), "o2", 2) // limited
+	c.reserve("r1", 1, time.Millisecond)
+	eventually(c.t, "the reservation is over", func() bool {
+		r, err := c.s.Lookup(c.t.Context(), "u", "r1")
+		return err == nil && r.State == Expired
+	})
+	_, _ = c.s.Confirm(c.t.Context(), Order{ID: "r1", User: "u"}) // expired
+}
+
+// together has calls of both stocks.
+func (c *counter) together(other *Stock) {
+	ctx, lines := c.t.Context(), []Line{{c.s, 1}, {other, 1}}
+	for range 2 {
+		_, _ = DeductAll(ctx, "all", "v", lines...)
+	}
+	for range 2 {
+		_ = ReturnAll(ctx, "all", "v", lines...)
+	}
+	_, _ = DeductAll(ctx, "much", "v", Line{c.s, 1}, Line{other, 4}) // limited
+	_, _ = DeductAll(ctx, "", "v", lines...)                         // bad input
+	_, _ = DeductAll(c.gone, "o", "v", lines...)                     // canceled
+	_, _ = DeductAll(ctx, "one", "v", lines[0])                      // which is a Deduct
+}
+
 // TestEveryAnswerIsCounted: each operation with each outcome that one process alone can have.
 func TestEveryAnswerIsCounted(t *testing.T) {
 	t.Parallel()
@@ -131,63 +204,14 @@ func TestEveryAnswerIsCounted(t *testing.T) {
 	other := opened(t, c, "hats "+redistest.Prefix(t), Config{Segments: 2, PerUser: 3})
 	require.NoError(t, s.Load(ctx, 20))
 	require.NoError(t, other.Load(ctx, 20))
-	gone, cancelled := context.WithCancel(ctx)
-	cancelled()
-	late, end := context.WithDeadline(ctx, time.Now().Add(-time.Second))
-	defer end()
-	deduct := func(s *Stock, ctx context.Context, user, id string, n int64) {
-		_, _ = s.Deduct(ctx, Order{ID: id, User: user, Quantity: n})
-	}
-	reserve := func(s *Stock, id string, n int64, ttl time.Duration) {
-		_, _ = s.Reserve(ctx, Order{ID: id, User: "u", Quantity: n}, ttl)
-	}
-	order := func(id string) Order { return Order{ID: id, User: "u"} }
-
-	deduct(s, ctx, "u", "o1", 3)
-	deduct(s, ctx, "u", "o1", 3) // repeated
-	deduct(s, ctx, "u", "o1", 2) // refused: another quantity
-	deduct(s, ctx, "", "", 2)
-	deduct(s, ctx, "u", "", 1)
-	deduct(s, ctx, "u", "o2", 1000) // sold out
-	deduct(s, gone, "u", "o3", 1)   // canceled
-	deduct(s, late, "u", "o3", 1)   // timeout
-	deduct(s, ctx, "u", "o3", 0)    // bad input
-	reserve(s, "r1", 4, time.Hour)
-	reserve(s, "r1", 4, time.Hour) // repeated
-	reserve(s, "r2", 1, time.Hour)
-	reserve(s, "r3", 1, 0) // bad input
-	for range 2 {          // the second is repeated
-		_, _ = s.Confirm(ctx, order("r1"))
-		_ = s.Cancel(ctx, order("r2"))
-		_ = s.Return(ctx, order("o1"))
-		_ = s.Restock(ctx, "s1", 10)
-		_, _ = s.Confirm(ctx, order("nobody's")) // refused
-	}
-	_ = s.Return(ctx, order("never")) // refused
-	_, _ = s.Lookup(ctx, "u", "o1")
-	require.NoError(t, s.WithSegment(ctx, "u", 2, func(context.Context, Held) error { return nil }))
-	require.Error(t, s.WithSegment(ctx, "u", 1, func(context.Context, Held) error { return context.Canceled }))
-
-	deduct(other, ctx, "u", "o1", 2)
-	deduct(other, ctx, "u", "o2", 2) // limited
-	reserve(other, "r1", 1, time.Millisecond)
-	eventually(t, "the reservation is over", func() bool {
-		r, err := other.Lookup(ctx, "u", "r1")
-		return err == nil && r.State == Expired
-	})
-	_, _ = other.Confirm(ctx, order("r1")) // expired
-	lines := []Line{{s, 1}, {other, 1}}
-	for range 2 {
-		_, _ = DeductAll(ctx, "all", "v", lines...)
-	}
-	for range 2 {
-		_ = ReturnAll(ctx, "all", "v", lines...)
-	}
-	_, _ = DeductAll(ctx, "much", "v", Line{s, 1}, Line{other, 4}) // limited
-	_, _ = DeductAll(ctx, "", "v", lines...)                       // bad input
-	_, _ = DeductAll(gone, "o", "v", lines...)                     // canceled
-	_, _ = DeductAll(ctx, "one", "v", lines[0])                    // which is a Deduct
-
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	late, cancel := context.WithDeadline(ctx, time.Now().Add(-time.Second))
+	defer cancel()
+	shoes, hats := counter{t, s, gone, late}, counter{t, other, gone, late}
+	shoes.alone()
+	hats.limited()
+	shoes.together(other)
 	require.Equal(t, map[string]int64{
 		"orders shoes deduct done": 4, "units shoes deduct": 7,
 		"orders shoes deduct repeated": 1, "orders shoes deduct refused": 1, "orders shoes deduct sold_out": 1,
