@@ -3,6 +3,7 @@ package promtest
 import (
 	"context"
 	"errors"
+	"regexp"
 	"testing"
 	"time"
 
@@ -136,6 +137,9 @@ func TestAlertsFire(t *testing.T) {
 					require.NotContains(t, text, "<error")
 					require.NotContains(t, text, "<no value>")
 					require.NotContains(t, text, "{{")
+					for _, label := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(rule.Annotations[name], -1) {
+						require.Truef(t, alert.Labels.Has(label[1]), "the %s of %s has $labels.%s", name, rule.Alert, label[1])
+					}
 				}
 			}
 		})
