@@ -5,7 +5,9 @@ import (
 	"embed"
 	"encoding/base64"
 	"html/template"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -47,10 +49,9 @@ type view struct {
 	Style  template.CSS
 	Script template.JS
 
-	Filter  string // Page.Query, as it can be shown
-	Refresh int    // seconds; 0: never
-	Limit   int
-	Each    int
+	Filter  string  // Page.Query, as it can be shown
+	Hidden  []Field // what else was asked for, to go with another filter
+	Refresh int     // seconds; 0: never
 	Counts  []Count // Page.Totals, in an order that makes sense
 
 	Branches     []Branch
@@ -58,6 +59,9 @@ type view struct {
 
 	AsJSON, WithFleet, WithoutFleet, Whole string // addresses
 }
+
+// Field is a parameter of the page's address.
+type Field struct{ Name, Value string }
 
 // Count is one of Page.Totals.
 type Count struct {
@@ -93,7 +97,12 @@ type Twig struct {
 func (p *picture) view() *view {
 	v := &view{
 		Page: &p.Page, Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // they are files of this package
-		Filter: clip(p.Query), Refresh: p.asked.refresh, Limit: p.asked.limit, Each: p.asked.each, MoreBranches: p.rest,
+		Filter: clip(p.Query), Refresh: p.asked.refresh, MoreBranches: p.rest,
+	}
+	values := p.asked.values()
+	values.Del("q")
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		v.Hidden = append(v.Hidden, Field{name, values.Get(name)})
 	}
 	if p.asked.fleet && v.Refresh > 0 {
 		v.Refresh = max(v.Refresh, fleetRefresh)
@@ -155,23 +164,22 @@ func (p *picture) branch(b *branch) Branch {
 // address returns the page's address with something changed, without its path.
 func (r request) address(change func(*request)) string {
 	change(&r)
+	return "?" + r.values().Encode()
+}
+
+// values returns what is asked for as parameters, but for what is so anyway.
+func (r request) values() url.Values {
 	values := url.Values{}
-	number := func(name string, n, standard int) {
-		if n != standard {
-			values.Set(name, strconv.Itoa(n))
+	set := func(name, value string, differs bool) {
+		if differs {
+			values.Set(name, value)
 		}
 	}
-	if r.query != "" {
-		values.Set("q", r.query)
-	}
-	number("limit", r.limit, defaultLimit)
-	number("each", r.each, defaultEach)
-	number("refresh", r.refresh, defaultRefresh)
-	if r.fleet {
-		values.Set("fleet", "1")
-	}
-	if r.json {
-		values.Set("format", "json")
-	}
-	return "?" + values.Encode()
+	set("q", r.query, r.query != "")
+	set("limit", strconv.Itoa(r.limit), r.limit != defaultLimit)
+	set("each", strconv.Itoa(r.each), r.each != defaultEach)
+	set("refresh", strconv.Itoa(r.refresh), r.refresh != defaultRefresh)
+	set("fleet", "1", r.fleet)
+	set("format", "json", r.json)
+	return values
 }
