@@ -25,6 +25,9 @@ type Config struct {
 	// are kept apart, the rest is [OtherClass], as are all keys where KeyClass is
 	// nil, and a key for which it returns "" or panics. It is called on the
 	// goroutine that locks, once for each time that the key comes into use.
+	//
+	// Of segmented locks and of stock it gets the name, and not the keys that are made
+	// of that: see coordinator.ClassAs. It is called once for each handle on a stock.
 	KeyClass func(key string) string
 
 	// KeyAttribute adds key and fencing token to spans: [AttrKey], [AttrToken].
