@@ -253,6 +253,27 @@ func TestWaitBehindAnUntracedHoldLeadsNowhere(t *testing.T) {
 	require.Len(t, named(a.told(t), telemetry.SpanHold), 1)
 }
 
+// K2: a lease that is kept when nobody needs it any more keeps somebody waiting for a moment; the hold that was under it
+// does not.
+func TestWaitForAnIdleLeaseLeadsNowhere(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	spans := &spanList{}
+	traces := coordinator.WithTelemetry(telemetry.Config{TracerProvider: spans.provider()})
+	a, b := process(t, s.Addr(), traces, coordinator.WithRetention(time.Hour)), process(t, s.Addr(), traces)
+	hold := take(t, a.Mutex("k"))
+	annotated(t, b, "k")
+	require.NoError(t, hold.Unlock())
+	eventually(t, hangs, "it is taken back", func() bool { return inspect(t, b, "k").Holders[0].Trace == "" })
+	require.NoError(t, take(t, b.Mutex("k")).Unlock())
+	require.NoError(t, b.FlushTelemetry(t.Context()))
+	waits := named(spans.all(), telemetry.SpanAcquire)
+	require.Len(t, waits, 2, "one for each process")
+	for _, wait := range waits {
+		require.Empty(t, wait.Links)
+	}
+}
+
 // K3: what Redis is told of a hold goes with it, and leaves nothing behind.
 func TestTraceOfAHoldIsInRedisAsLongAsTheHold(t *testing.T) {
 	t.Parallel()
