@@ -215,6 +215,7 @@ func (h *Hold) downgrade() (*Hold, error) {
 // shared one. The store is told next.
 func (a *actor) soften(c *claim) {
 	c.mode = lease.Shared
+	a.tellDowngraded(c)
 	if c.exposed {
 		a.expose(c)
 	}

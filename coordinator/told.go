@@ -252,6 +252,14 @@ func (a *actor) tellEnded(c *claim, why error, now instant) {
 	})
 }
 
+// tellDowngraded tells that a hold is a shared one from now on.
+func (a *actor) tellDowngraded(c *claim) {
+	if c.call() != nil {
+		x := c.more.trace
+		x.own = append(x.own, event{name: telemetry.EventDowngraded, at: a.c.clock.now()})
+	}
+}
+
 // tellLease tells of a lease that is over.
 func (a *actor) tellLease(why error, now instant) {
 	t := &a.cur

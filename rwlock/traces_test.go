@@ -229,6 +229,9 @@ func TestDowngradeIsOneHold(t *testing.T) {
 		require.Equal(t, before.SpanID(), hold.SpanContext.SpanID())
 		require.Equal(t, 30*time.Millisecond, hold.EndTime.Sub(hold.StartTime))
 		require.Equal(t, "exclusive", value(hold, telemetry.AttrMode), "which is how it began")
+		require.Len(t, hold.Events, 1)
+		require.Equal(t, telemetry.EventDowngraded, hold.Events[0].Name)
+		require.Equal(t, 10*time.Millisecond, hold.Events[0].Time.Sub(hold.StartTime), "and until when")
 		require.Equal(t, []trace.SpanID{before.SpanID()}, leads(s.wait(writes)))
 	})
 }

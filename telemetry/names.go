@@ -67,6 +67,7 @@ const (
 	EventDenied        = "lock.denied"         // another process has it: AttrHolder
 	EventWanted        = "lock.wanted"         // another process waits for the lease here
 	EventHandoff       = "lock.handoff"        // another process handed the lease over
+	EventDowngraded    = "lock.downgraded"     // from here on the hold is a shared one
 	EventRenewalFailed = "lock.renewal_failed" // a renewal was not answered, and is tried again
 	EventRenewalLate   = "lock.renewal_late"   // see [LateRenewal]
 	EventStoreFailed   = "lock.store_failed"   // another command was not answered
@@ -165,8 +166,8 @@ type Relation string
 
 // The relations.
 const (
-	// LinkHolder: the hold that had the key when the wait began, or when it
-	// could be known.
+	// LinkHolder: a hold that had the key when the wait began, or that is known to
+	// have had it while the wait went on.
 	LinkHolder Relation = "holder"
 	// LinkPredecessor: the hold that ended last before the grant.
 	LinkPredecessor Relation = "predecessor"
