@@ -94,7 +94,7 @@ func TestTenThousandTracedWaitersMakeASpanEach(t *testing.T) {
 func TestCallThatLeavesInTheInstantOfItsGrantIsTold(t *testing.T) {
 	t.Parallel()
 	c, spans, _ := traced(t, telemetry.Config{}, coordinator.WithRetention(0))
-	tracer := trace.Tracer(spans.provider().Tracer("requests"))
+	tracer := spans.provider().Tracer("requests")
 	said := map[spanID]error{}
 	for range rounds(300, 20_000) {
 		hold := take(t, c.Mutex("k"))

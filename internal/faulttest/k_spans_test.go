@@ -72,7 +72,7 @@ func export(s sdktrace.ReadOnlySpan) exported {
 func texts(attributes []attribute.KeyValue) map[string]string {
 	all := map[string]string{}
 	for _, a := range attributes {
-		all[string(a.Key)] = a.Value.Emit()
+		all[string(a.Key)] = a.Value.String()
 	}
 	return all
 }
