@@ -211,3 +211,25 @@ func TestLeaseSpans(t *testing.T) {
 		require.Equal(t, []string{lead(telemetry.LinkAsker, is)}, leads(leased))
 	})
 }
+
+// TestWaitThatCameAfterAnEndDoesNotLeadToIt: the lease was on its way to this process
+// already.
+func TestWaitThatCameAfterAnEndDoesNotLeadToIt(t *testing.T) {
+	heard(t, quietly, func(t *testing.T, s *script, c *Coordinator, r *listener) {
+		ctx, cancel := context.WithCancel(t.Context())
+		first := lockWith(t, ctx, c.Mutex("k"))
+		q := s.next(lease.Acquire)
+		q.waits()
+		s.tell(lease.Event{Type: lease.Traced, Key: "k", Ticket: q.Ticket, Trace: telemetry.FormatTrace(elsewhere(1)), Passing: true})
+		time.Sleep(time.Millisecond)
+		second, span := r.tracedLock(t, c.Mutex("k"))
+		cancel()
+		first.fails(context.Canceled)
+		time.Sleep(time.Millisecond)
+		s.grant(q.Ticket, 1, 100)
+		unlock(t, second.holds())
+		wait := r.under(c, span, telemetry.SpanAcquire)
+		require.Equal(t, "handoff", attrs(wait.Attributes)[telemetry.AttrPath])
+		require.Empty(t, wait.Links)
+	})
+}

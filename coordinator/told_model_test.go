@@ -22,7 +22,7 @@ import (
 // not, and compares what their waits lead to with who had the key when. rapid tells
 // the seed of a run that fails; LEASEHOLD_TORTURE=1 makes 5,000 runs.
 func TestLinksLeadToHoldsThatWereInTheWay(t *testing.T) {
-	manyRuns(t, "60")
+	manyRuns(t, "200")
 	rapid.Check(t, func(r *rapid.T) {
 		p := drawLinkPlan(r)
 		var err error
