@@ -9,6 +9,25 @@ import (
 	"github.com/go-leasehold/leasehold/telemetry"
 )
 
+// raised is an alarm, and the trace of the hold that it is about, if it has one
+// here.
+type raised struct {
+	alarm telemetry.Alarm
+	of    *telemetry.Call
+}
+
+// raise raises an alarm, where the mutex is free.
+func (c *Coordinator) raise(r raised) {
+	if r.of == nil {
+		c.tel.Raise(r.alarm)
+		return
+	}
+	c.tel.Count(func() { // the span may have to be begun, which runs samplers
+		r.alarm.Trace = r.of.Hold()
+		c.tel.Raise(r.alarm)
+	})
+}
+
 // tellRenewed tells of a renewal that was due, and raises an alarm, once for a
 // lease, if it came late.
 func (a *actor) tellRenewed(due, until, now instant) {
@@ -22,10 +41,11 @@ func (a *actor) tellRenewed(due, until, now instant) {
 	a.tell(telemetry.EventRenewalLate, now)
 	alarm := a.alarm(nil, telemetry.LateRenewal, due, now, t.ttl/3)
 	alarm.Owner, alarm.Mode = lease.Owner(a.c.id, t.ticket), t.mode.String()
-	if a.holds.first != nil {
-		alarm.Trace, alarm.Stack = a.holds.first.call().Hold(), a.holds.first.placed()
+	var of *telemetry.Call
+	if h := a.holds.first; h != nil {
+		of, alarm.Stack = h.call(), h.placed()
 	}
-	a.out.raise = append(a.out.raise, alarm)
+	a.out.raise = append(a.out.raise, raised{alarm, of})
 }
 
 // alarm is what all alarms of the key say. c is whom it is about, or nil.
@@ -53,8 +73,8 @@ func (a *actor) heldLong(c *claim, now instant) {
 	c.alarmed = true
 	alarm := a.alarm(c, telemetry.LongHold, c.granted, now, a.c.holdAlarm)
 	alarm.Owner, alarm.Mode, alarm.Token = lease.Owner(a.c.id, a.cur.ticket), c.mode.String(), c.token
-	alarm.Trace, alarm.Stack = c.call().Hold(), c.placed()
-	a.out.raise = append(a.out.raise, alarm)
+	alarm.Stack = c.placed()
+	a.out.raise = append(a.out.raise, raised{alarm, c.call()})
 }
 
 // readLong raises the alarm of readers that passed the gate, and stay inside while
@@ -64,7 +84,7 @@ func (a *actor) readLong(now instant) {
 	alarm := a.alarm(nil, telemetry.LongHold, g.shutAt, now, a.c.holdAlarm)
 	alarm.Owner, alarm.Mode, alarm.Token = lease.Owner(a.c.id, a.cur.ticket), lease.Shared.String(), g.token.Load()
 	g.alarmed = true
-	a.out.raise = append(a.out.raise, alarm)
+	a.out.raise = append(a.out.raise, raised{alarm, nil})
 }
 
 // waitsLong raises the alarm of a wait, if it still waits.
@@ -76,10 +96,11 @@ func (a *actor) waitsLong(c *claim) {
 	}
 	alarm := a.alarm(c, telemetry.LongWait, c.since, now, a.c.waitAlarm)
 	alarm.Mode, alarm.Holder, alarm.Stack = c.mode.String(), a.holder(), c.placed()
+	var of *telemetry.Call
 	if h := a.holds.first; h != nil {
-		alarm.Trace = h.call().Hold()
+		of = h.call()
 	} else if n := len(a.cur.heldBy); n > 0 {
 		alarm.Trace = telemetry.ParseTrace(a.cur.heldBy[n-1].trace)
 	}
-	a.out.raise = append(a.out.raise, alarm)
+	a.out.raise = append(a.out.raise, raised{alarm, of})
 }

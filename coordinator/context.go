@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Context returns a context for the work under the lock. It has the values and
@@ -19,15 +21,23 @@ func (h *Hold) Context() context.Context {
 		return x.ctx
 	}
 	var owner *owner
+	var trace *telemetry.Call
 	if c := h.claim; c != nil {
 		owner = c.owner
+		if h.traced {
+			trace = c.call()
+		}
 		c.kept = true
 		a.expose(c)
 	}
 	a.mu.Unlock()
 
 	// The parent may be of the user's making, so it is not met under the mutex.
-	inner, cancel := context.WithCancelCause(h.parent)
+	parent := h.parent
+	if trace != nil {
+		parent = trace.Context()
+	}
+	inner, cancel := context.WithCancelCause(parent)
 	ctx := &holdContext{Context: inner, owner: owner, hold: h}
 
 	a.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
-	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // effects is what a handler wants done once the mutex is free.
@@ -15,7 +14,7 @@ type effects struct {
 	ended []ending
 	told  []func() // what telemetry is told, on its goroutine
 	count []func() // the same, but that it only counts
-	raise []telemetry.Alarm
+	raise []raised
 }
 
 // any says that there are effects besides a command.
@@ -46,8 +45,8 @@ func (a *actor) unlock() {
 	for _, count := range out.count {
 		a.c.tel.Count(count)
 	}
-	for i := range out.raise {
-		a.c.tel.Raise(out.raise[i])
+	for _, r := range out.raise {
+		a.c.raise(r)
 	}
 }
 

@@ -23,6 +23,7 @@ type Hold struct {
 	// Guarded by actor.mu.
 	mode     lease.Mode
 	released bool
+	traced   bool   // its context has the span of the claim's hold; written before Lock returns
 	number   int32  // of the handle in its claim
 	claim    *claim // nil once it is unlocked, and while it is passing
 	more     *holdExtras

@@ -171,20 +171,37 @@ func (a *actor) giveUpOn(c *claim) {
 // elsewhere know what they wait for.
 func (a *actor) annotate(c *claim) {
 	t := &a.cur
-	if t.phase != held || t.lapsed || c.call() == nil || c.more.trace.annotated {
+	if t.phase != held || t.lapsed || t.shows != nil || c.call() == nil || c.more.trace.annotated {
 		return
 	}
-	trace := telemetry.FormatTrace(c.call().Hold())
+	trace := telemetry.FormatTrace(c.call().Begun())
 	if trace == "" {
-		// It has just been granted. Whoever begins its span looks here afterwards.
-		c.more.trace.owing.Store(true)
-		if trace = telemetry.FormatTrace(c.call().Hold()); trace == "" {
-			return
-		}
+		a.annotateLater(c)
+		return
 	}
 	c.more.trace.annotated, t.annotated = true, true
 	t.shows, t.unsay = c.more.trace, false
 	a.hintTrace(trace)
+}
+
+// annotateLater does so when the span has begun: at the grant, or else on
+// telemetry's goroutine.
+func (a *actor) annotateLater(c *claim) {
+	call := c.call()
+	c.more.trace.owing.Store(true)
+	a.out.told = append(a.out.told, func() {
+		if call.Hold().IsValid() {
+			a.annotateNow(c)
+		}
+	})
+}
+
+func (a *actor) annotateNow(c *claim) {
+	a.mu.Lock()
+	if c.state == granted {
+		a.annotate(c)
+	}
+	a.unlock()
 }
 
 // hintTrace has the store told of a trace, or with "" that there is none any more.
@@ -242,7 +259,7 @@ func (a *actor) handsOn() string {
 	if !a.cur.wanted || a.told.ended < a.cur.wantFrom {
 		return ""
 	}
-	return telemetry.FormatTrace(a.told.before.Hold())
+	return telemetry.FormatTrace(a.told.before.Begun())
 }
 
 // onTraced handles the notice of what a wait is for.

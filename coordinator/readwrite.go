@@ -190,7 +190,7 @@ func (h *Hold) downgrade() (*Hold, error) {
 	if h.mode != lease.Exclusive || a.kind != lease.ReadWrite {
 		return nil, ErrNotExclusive
 	}
-	next := &Hold{actor: a, parent: h.parent}
+	next := &Hold{actor: a, parent: h.parent, traced: h.traced}
 	c.join(next, lease.Shared)
 	c.inherit(h.number, next.number)
 	h.over(c)

@@ -204,14 +204,24 @@ func (c *Coordinator) Snapshot() Snapshot {
 }
 
 func (a *actor) snapshot(who identities) (KeySnapshot, Stats, bool) {
+	k, calls, stats, ok := a.picture(who)
+	for i, call := range calls {
+		k.Holds[i].Trace = call.Hold() // which may run a sampler, so not under the mutex
+	}
+	return k, stats, ok
+}
+
+// picture is the snapshot without traces. calls are those of the holds, if any of
+// them has one.
+func (a *actor) picture(who identities) (k KeySnapshot, calls []*telemetry.Call, _ Stats, _ bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone {
-		return KeySnapshot{}, Stats{}, false // counted among the past
+		return k, nil, Stats{}, false // counted among the past
 	}
 	now := a.c.clock.now()
 	t := &a.cur
-	k := KeySnapshot{
+	k = KeySnapshot{
 		Key: a.key, Kind: a.kind, Phase: t.phase.String(), Mode: t.mode, Wanted: t.wanted, Rank: t.rank,
 		Holder: t.holder, Failure: a.failure,
 	}
@@ -231,20 +241,26 @@ func (a *actor) snapshot(who identities) (KeySnapshot, Stats, bool) {
 		k.Readers = a.gate.readers()
 		a.countPassed()
 	}
-	k.list(a, who, now)
-	return k, a.stats, true
+	calls = k.list(a, who, now)
+	return k, calls, a.stats, true
 }
 
 // list fills in the holds and the waiters.
-func (k *KeySnapshot) list(a *actor, who identities, now instant) {
+func (k *KeySnapshot) list(a *actor, who identities, now instant) (calls []*telemetry.Call) {
 	if a.holds.n > 0 {
 		k.Holds = make([]HoldSnapshot, 0, a.holds.n)
 	}
 	for c := a.holds.first; c != nil; c = c.next {
 		k.Holds = append(k.Holds, HoldSnapshot{
 			Mode: c.mode, Token: c.token, Count: int(c.handles), Reads: int(c.handles - c.writes),
-			Age: now.sub(c.granted), Path: c.path.name(), Trace: c.trace(), Owner: who.holding(c), Place: c.placed(),
+			Age: now.sub(c.granted), Path: c.path.name(), Owner: who.holding(c), Place: c.placed(),
 		})
+		if c.call() != nil && calls == nil {
+			calls = make([]*telemetry.Call, len(k.Holds)-1, a.holds.n)
+		}
+		if calls != nil {
+			calls = append(calls, c.call())
+		}
 	}
 	if a.waiting.n > 0 {
 		k.Waiters = make([]WaiterSnapshot, 0, a.waiting.n)
@@ -254,6 +270,7 @@ func (k *KeySnapshot) list(a *actor, who identities, now instant) {
 			Mode: c.mode, Try: c.try, Waited: now.sub(c.since), Owners: who.waiting(c), Place: c.placed(),
 		})
 	}
+	return calls
 }
 
 func (c *claim) placed() string {

@@ -132,8 +132,11 @@ func (a *actor) want(now instant) {
 	t.wantLook = checkHoldAfter
 	t.wanted, t.wantFrom, t.wantNth, t.spent = true, now, a.came, 0
 	a.tell(telemetry.EventWanted, now)
-	for c := a.holds.first; c != nil && t.shows == nil; c = c.next {
-		a.annotate(c)
+	for c := a.holds.first; c != nil; c = c.next {
+		if c.call() != nil {
+			a.annotate(c)
+			break
+		}
 	}
 }
 

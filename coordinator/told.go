@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/go-leasehold/leasehold/lease"
 	"github.com/go-leasehold/leasehold/telemetry"
@@ -44,7 +43,7 @@ const maxEvents = 64
 // reads without the mutex is written once, before ready.
 type claimTrace struct {
 	call      *telemetry.Call
-	owing     atomic.Bool // it is wanted elsewhere, and was when there was no span yet
+	owing     atomic.Bool // it is wanted elsewhere, where somebody is to be told of its span
 	shared    bool
 	counted   bool // in told.following
 	annotated bool // the store was told
@@ -199,21 +198,17 @@ func (h *Hold) tellAcquired(how *call, mustWait bool) {
 		return
 	}
 	x, from, to, by, token := c.more.trace, c.since, c.granted, c.path.name(), c.token
-	h.parent = how.trace.Acquired(telemetry.Grant{
+	h.traced = true
+	how.trace.Acquired(telemetry.Grant{
 		Key: a.key, Class: a.classOf(), Shared: x.shared, Path: by, Token: token, At: a.c.clock.wall().time(to), Waited: mustWait,
 	}, func() telemetry.Wait {
 		w := a.waited(x, telemetry.Acquired, by, from, to)
 		w.Token = token
 		return w
 	})
-	if !x.owing.Load() {
-		return
+	if x.owing.Load() && how.trace.Hold().IsValid() {
+		a.annotateNow(c)
 	}
-	a.mu.Lock()
-	if c.state == granted {
-		a.annotate(c) // it was wanted before there was anything to say
-	}
-	a.unlock()
 }
 
 // tellReentered tells of a call that was inside already, if that was asked for.
@@ -282,6 +277,3 @@ func (a *actor) tellLease(why error, now instant) {
 	}
 	a.out.told = append(a.out.told, func() { a.c.tel.Lease(l) })
 }
-
-// trace returns the span of the claim's hold; of one that waits there is none.
-func (c *claim) trace() trace.SpanContext { return c.call().Hold() }

@@ -24,22 +24,28 @@ func Traced(ctx context.Context) context.Context {
 func asked(ctx context.Context) bool { return ctx.Value(tracedKey{}) != nil }
 
 // Call is the trace of one call to lock, and of the hold that it ends in. Most
-// calls have none, which is nil; its methods do nothing then.
+// calls have none, which is nil. The hold's span is begun when it is needed, with the
+// time of the grant: for the context of the work, for a link, or when it ends. So
+// nothing of it is done while others wait for the lock.
 type Call struct {
 	t      *Telemetry
 	tracer *tracer
 	ctx    context.Context
 	root   bool // ctx has no span
 	all    bool // a span for the call, whether it waited or not
-	hold   atomic.Pointer[holdSpan]
 
-	mu    sync.Mutex // guards what follows
-	ended bool
-	early *End // it was over before its span was begun
+	hold atomic.Pointer[holdSpan] // nil: not begun
+
+	mu     sync.Mutex // guards what follows
+	grant  *Grant     // nil: it does not hold, or not yet
+	wait   func() Wait
+	within context.Context // with the hold's span; nil: not begun
+	ended  bool
+	early  *End // of a hold that was over before Acquired
 }
 
-// holdSpan is the span of a hold, and what leads to it, if it is sampled, which
-// outlives it.
+// holdSpan is the span of a hold, if there is one, and what leads to it, if it is
+// sampled, which outlives it.
 type holdSpan struct {
 	span trace.Span
 	is   trace.SpanContext
@@ -130,44 +136,65 @@ type End struct {
 	Events  []Event
 }
 
-// Acquired begins the span of a hold, and makes that of the wait before it. It
-// returns the context for the work under the lock, which is held already: what can
-// be done later, such as asking for the wait, is.
-func (c *Call) Acquired(g Grant, wait func() Wait) context.Context {
-	ctx := c.ctx
-	if g.Waited || c.all {
-		if c.root { // the hold's span is to be in the trace that the wait begins
-			w := wait()
-			within, span, _ := c.startWait(ctx, w)
-			if span == nil {
-				return c.ctx
-			}
-			ctx = within
-			c.t.spans.put(func() { c.t.finish(span, w.To, w.Events, w.Outcome, "") })
-		} else {
-			c.t.spans.put(func() { c.makeWait(wait()) })
-		}
+// Acquired says that the call holds. It makes the span of the wait before it, and
+// has that of the hold begun when it is needed.
+func (c *Call) Acquired(g Grant, wait func() Wait) {
+	c.mu.Lock()
+	c.grant, c.wait = &g, wait
+	early := c.early
+	c.mu.Unlock()
+	if !c.root && (g.Waited || c.all) {
+		c.t.spans.put(func() { c.makeWait(wait()) })
 	}
-	within, span, is := c.start(ctx, SpanHold, trace.WithTimestamp(g.At), g.Class.spans[modeOf(g.Shared)][g.Path], c.names(g.Key, g.Token))
-	if span == nil {
-		return c.ctx
+	if early != nil {
+		c.t.spans.put(func() { c.Ended(*early) })
 	}
-	c.begin(&holdSpan{span, is})
-	if !is.IsSampled() {
-		return c.ctx
-	}
-	return within
 }
 
-// begin makes the span of the hold known, and ends it if the hold is over already.
-func (c *Call) begin(h *holdSpan) {
+// begin begins the span of the hold, once.
+func (c *Call) begin() {
+	if c.hold.Load() != nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hold.Store(h)
-	if e := c.early; e != nil {
-		c.ended = true
-		c.t.spans.put(func() { c.t.finish(h.span, e.At, e.Events, e.Outcome, e.Cause) })
+	g := c.grant
+	if g == nil || c.within != nil {
+		return
 	}
+	ctx := c.ctx
+	c.within = ctx
+	if c.root && (g.Waited || c.all) { // the hold is to be in the trace that the wait begins
+		w := c.wait()
+		within, span, _ := c.startWait(ctx, w)
+		if span == nil {
+			return
+		}
+		ctx = within
+		c.t.spans.put(func() {
+			for _, l := range c.links(w.Blockers) {
+				span.AddLink(l)
+			}
+			c.t.finish(span, w.To, w.Events, w.Outcome, "")
+		})
+	}
+	within, span, is := c.start(ctx, SpanHold, trace.WithTimestamp(g.At), g.Class.spans[modeOf(g.Shared)][g.Path], c.names(g.Key, g.Token))
+	if is.IsSampled() {
+		c.within = within
+	}
+	c.hold.Store(&holdSpan{span, is})
+}
+
+// Context returns the context for the work under the lock, with the hold's span. It
+// is for where the code of samplers may run.
+func (c *Call) Context() context.Context {
+	c.begin()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.within == nil {
+		return c.ctx
+	}
+	return c.within
 }
 
 // NoHold makes the span of a call that begins no hold: it failed, or was inside
@@ -181,32 +208,37 @@ func (c *Call) NoHold(waited bool, wait func() Wait) {
 func (c *Call) makeWait(w Wait) {
 	// The call's context may have ended since; what happened before may be told all
 	// the same.
-	if _, span, _ := c.startWait(context.WithoutCancel(c.ctx), w); span != nil {
+	if _, span, _ := c.startWait(context.WithoutCancel(c.ctx), w, trace.WithLinks(c.links(w.Blockers)...)); span != nil {
 		c.t.finish(span, w.To, w.Events, w.Outcome, "")
 	}
 }
 
-func (c *Call) startWait(ctx context.Context, w Wait) (context.Context, trace.Span, trace.SpanContext) {
+func (c *Call) startWait(ctx context.Context, w Wait, with ...trace.SpanStartOption) (context.Context, trace.Span, trace.SpanContext) {
 	attrs := []attribute.KeyValue{AttrAhead.Int(w.Ahead)}
 	if w.Holder != "" {
 		attrs = append(attrs, AttrHolder.String(w.Holder))
 	}
-	return c.start(ctx, SpanAcquire, trace.WithTimestamp(w.From), trace.WithLinks(c.links(w.Blockers)...),
-		w.Class.spans[modeOf(w.Shared)][w.Path], trace.WithAttributes(attrs...), c.names(w.Key, w.Token))
+	return c.start(ctx, SpanAcquire, append(with, trace.WithTimestamp(w.From),
+		w.Class.spans[modeOf(w.Shared)][w.Path], trace.WithAttributes(attrs...), c.names(w.Key, w.Token))...)
 }
 
 // Ended ends the span of the hold. It is for the goroutine of Later: a span's end
 // runs exporters.
 func (c *Call) Ended(e End) {
 	c.mu.Lock()
-	h := c.hold.Load()
-	if h == nil {
+	if c.grant == nil {
 		c.early = &e
+		c.mu.Unlock()
+		return
 	}
-	first := !c.ended && h != nil
-	c.ended = c.ended || first
+	again := c.ended
+	c.ended = true
 	c.mu.Unlock()
-	if first {
+	if again {
+		return
+	}
+	c.begin()
+	if h := c.hold.Load(); h != nil && h.span != nil {
 		c.t.finish(h.span, e.At, e.Events, e.Outcome, e.Cause)
 	}
 }
@@ -221,8 +253,16 @@ func (t *Telemetry) Later(f func()) { t.spans.put(f) }
 func (t *Telemetry) Count(f func()) { t.counts.put(f) }
 
 // Hold returns what leads to the span of the hold, also when it has ended; it is
-// not valid where there is none.
+// not valid where there is none. It is for where the code of samplers may run.
 func (c *Call) Hold() trace.SpanContext {
+	if c != nil {
+		c.begin()
+	}
+	return c.Begun()
+}
+
+// Begun is Hold for anywhere: a span that is still to be begun is none.
+func (c *Call) Begun() trace.SpanContext {
 	if c == nil {
 		return trace.SpanContext{}
 	}
