@@ -25,7 +25,7 @@ func TestRenewalsAndLooksMakeNoSpans(t *testing.T) {
 	}{{false, 1000, 10}, {true, 50, 2}} {
 		t.Run(fmt.Sprintf("KeyAttribute=%t", a.keys), func(t *testing.T) {
 			t.Parallel()
-			const ttl, waiting = 3 * time.Second, 20
+			const ttl, waiting = 5 * time.Second, 20
 			held, keys := a.held, a.keys
 			s := redistest.Start(t)
 			spans, m := &spanList{}, newMeter()
