@@ -206,27 +206,60 @@ func TestLocksWorkWithASamplerThatPanics(t *testing.T) {
 }
 
 // TestHoldThatIsOverBeforeItsSpanBeganIsTold: its caller was asking a sampler that
-// takes its time.
+// takes its time, for the hold's span, or, where there is no other above it, for that
+// of the wait.
 func TestHoldThatIsOverBeforeItsSpanBeganIsTold(t *testing.T) {
+	for slow, root := range map[string]bool{telemetry.SpanHold: false, telemetry.SpanAcquire: true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := listen(t, scopedSampler(func(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+				if p.Name == slow {
+					time.Sleep(time.Second)
+				}
+				return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample}
+			}))
+			s, c := scriptOf(t, r.config(telemetry.Config{}))
+			ctx := t.Context()
+			if !root {
+				ctx, _ = r.request(ctx, "request")
+			}
+			call := lockWith(t, ctx, c.Mutex("k", MaxHold(100*time.Millisecond)))
+			s.next(lease.Acquire).held(1, 100)
+			s.obey()
+			time.Sleep(time.Second)
+			require.ErrorIs(t, call.holds().Unlock(), ErrHoldExpired)
+			require.NoError(t, c.Close(t.Context()))
+			hold := r.only(c, telemetry.SpanHold)
+			r.has(hold, wanted{telemetry.AttrPath: "redis", telemetry.AttrOutcome: "expired"})
+			require.Equal(t, 100*time.Millisecond, hold.EndTime.Sub(hold.StartTime))
+			require.Empty(t, r.live.names())
+		})
+	}
+}
+
+// TestSpansAreNotMadeInContextsThatHaveEnded: what is made of it may be cut short by
+// a sampler or a processor that heeds it.
+func TestSpansAreNotMadeInContextsThatHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var ended []string
 		r := listen(t, scopedSampler(func(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-			if p.Name == telemetry.SpanAcquire {
-				time.Sleep(time.Second)
+			if p.ParentContext.Err() != nil {
+				ended = append(ended, p.Name)
 			}
 			return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample}
 		}))
 		s, c := scriptOf(t, r.config(quietly))
-		ctx, span := r.request(t.Context(), "request")
-		call := lockWith(t, ctx, c.Mutex("k", MaxHold(100*time.Millisecond)))
-		s.next(lease.Acquire).held(1, 100)
+		h := lockOf(t, c.Mutex("k")).holdsAfter(s)
+		ctx, _ := r.request(t.Context(), "request")
+		ctx, cancel := context.WithTimeout(ctx, time.Second/2)
+		defer cancel()
+		call := lockWith(t, ctx, c.Mutex("k"))
+		time.Sleep(time.Second / 2)
+		call.fails(context.DeadlineExceeded)
+		unlock(t, h)
 		s.obey()
-		time.Sleep(time.Second)
-		require.ErrorIs(t, call.holds().Unlock(), ErrHoldExpired)
 		require.NoError(t, c.Close(t.Context()))
-		hold := r.under(c, span.SpanContext(), telemetry.SpanHold)
-		r.has(hold, wanted{telemetry.AttrPath: "redis", telemetry.AttrOutcome: "expired"})
-		require.Equal(t, 100*time.Millisecond, hold.EndTime.Sub(hold.StartTime))
-		require.Empty(t, r.live.names())
+		require.Len(t, r.of(c, telemetry.SpanAcquire), 1)
+		require.Empty(t, ended)
 	})
 }
 
