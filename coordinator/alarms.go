@@ -22,7 +22,7 @@ func (c *Coordinator) raise(r raised) {
 		c.tel.Raise(r.alarm)
 		return
 	}
-	c.tel.Count(func() { // the span may have to be begun, which runs samplers
+	c.tel.Soon(func() { // the span may have to be begun, which runs samplers
 		r.alarm.Trace = r.of.Hold()
 		c.tel.Raise(r.alarm)
 	})
@@ -32,7 +32,7 @@ func (c *Coordinator) raise(r raised) {
 // lease, if it came late.
 func (a *actor) tellRenewed(due, until, now instant) {
 	class, late := a.classOf(), now.sub(due)
-	a.out.count = append(a.out.count, func() { class.Renewed(late) })
+	a.out.soon = append(a.out.soon, func() { class.Renewed(late) })
 	t := &a.cur
 	if t.late || until.sub(now) >= t.ttl/3 || !a.inUse() {
 		return

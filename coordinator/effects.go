@@ -13,13 +13,13 @@ type effects struct {
 	hints []lease.Request // that nothing depends on
 	ended []ending
 	told  []func() // what telemetry is told, on its goroutine
-	count []func() // the same, but that it only counts
+	soon  []func() // the same, but that it meets no exporter
 	raise []raised
 }
 
 // any says that there are effects besides a command.
 func (e *effects) any() bool {
-	return e.ended != nil || e.hints != nil || e.told != nil || e.count != nil || e.raise != nil
+	return e.ended != nil || e.hints != nil || e.told != nil || e.soon != nil || e.raise != nil
 }
 
 // ending ends one context with its cause.
@@ -42,8 +42,8 @@ func (a *actor) unlock() {
 	for _, tell := range out.told {
 		a.c.tel.Later(tell)
 	}
-	for _, count := range out.count {
-		a.c.tel.Count(count)
+	for _, soon := range out.soon {
+		a.c.tel.Soon(soon)
 	}
 	for _, r := range out.raise {
 		a.c.raise(r)

@@ -184,12 +184,12 @@ func (a *actor) annotate(c *claim) {
 	a.hintTrace(trace)
 }
 
-// annotateLater does so when the span has begun: at the grant, or else on
-// telemetry's goroutine.
+// annotateLater does so when the span has begun: at the grant, or else on a
+// goroutine of telemetry's.
 func (a *actor) annotateLater(c *claim) {
 	call := c.call()
 	c.more.trace.owing.Store(true)
-	a.out.told = append(a.out.told, func() {
+	a.out.soon = append(a.out.soon, func() { // not behind exporters
 		if call.Hold().IsValid() {
 			a.annotateNow(c)
 		}

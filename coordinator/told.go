@@ -227,7 +227,7 @@ func (a *actor) tellEnded(c *claim, why error, now instant) {
 	o := endOf(why)
 	if c.timed && o != telemetry.Released { // Unlock records the others when the mutex is free
 		class, shared, lasted := a.classOf(), c.mode == lease.Shared, now.sub(c.granted)
-		a.out.count = append(a.out.count, func() { class.Held(shared, o, lasted) })
+		a.out.soon = append(a.out.soon, func() { class.Held(shared, o, lasted) })
 	}
 	if c.more == nil || c.more.trace == nil {
 		return

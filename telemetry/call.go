@@ -248,9 +248,9 @@ func (c *Call) Ended(e End) {
 // and counted.
 func (t *Telemetry) Later(f func()) { t.spans.put(f) }
 
-// Count is Later for what records metrics: it goes on where an exporter of spans
-// hangs.
-func (t *Telemetry) Count(f func()) { t.counts.put(f) }
+// Soon is Later, and sooner, for what meets no exporter of spans: it goes on where
+// one hangs.
+func (t *Telemetry) Soon(f func()) { t.soon.put(f) }
 
 // Hold returns what leads to the span of the hold, also when it has ended; it is
 // not valid where there is none. It is for where the code of samplers may run.

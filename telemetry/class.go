@@ -117,7 +117,7 @@ func (t *Telemetry) Class(key string) *Class {
 	name = strings.Clone(name) // it may be a part of the key, and that of something large
 	c = newClass(t, name)
 	s.byName[name] = c
-	t.counts.put(c.begin) // a meter that hangs must not hold up who asks
+	t.soon.put(c.begin) // a meter that hangs must not hold up who asks
 	return c
 }
 

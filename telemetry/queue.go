@@ -7,50 +7,110 @@ import (
 	"time"
 )
 
-// queue runs functions one after the other on a goroutine of its own, because
-// they run code of others: exporters and callbacks, which may hang or panic. It
-// never makes who puts something into it wait.
+// queue runs functions one after the other, away from who puts them into it,
+// because they run code of others: exporters and callbacks, which may hang or panic.
+// It never makes who puts something into it wait.
+//
+// With a delay, what comes within that time is run at one go. A function that wakes
+// a goroutine for itself alone takes the processor from the next holder of the lock
+// for longer than its own work.
 type queue struct {
+	delay   time.Duration
 	dropped *atomic.Int64
 
-	once  sync.Once
-	items chan func()   // made by once
-	quit  chan struct{} // closed by closeQueues
-	done  chan struct{} // closed when the goroutine has ended
+	mu      sync.Mutex // guards what follows
+	items   []func()
+	pending int           // functions that have not begun
+	timer   *time.Timer   // begins to run; nil: nobody has to, or somebody does
+	running bool          // a goroutine runs functions; it ends when there are none left
+	closed  bool          // nothing is taken any more, but from what still runs
+	done    chan struct{} // closed when the last one has run, once closed is set
 }
 
 // queueSize is how many functions wait for one that does not return.
 const queueSize = 4096
 
-// begin starts the goroutine, at the first use. closeQueues ends it.
-func (q *queue) begin() {
-	q.once.Do(func() {
-		q.items, q.quit, q.done = make(chan func(), queueSize), make(chan struct{}), make(chan struct{})
-		go q.run()
-	})
+// put has a function run, unless the queue is full.
+func (q *queue) put(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed && !q.running || q.pending >= queueSize {
+		q.dropped.Add(1)
+		return
+	}
+	q.add(f)
+	switch {
+	case q.running:
+	case q.delay == 0 || q.pending > queueSize/2:
+		q.start()
+	case q.timer != nil:
+	default:
+		q.timer = time.AfterFunc(q.delay, q.due)
+	}
+}
+
+func (q *queue) add(f func()) {
+	q.items = append(q.items, f)
+	q.pending++
+}
+
+// start has the functions run now.
+func (q *queue) start() {
+	if q.timer != nil {
+		q.timer.Stop() // too late does no harm: due finds it running, or nothing to do
+		q.timer = nil
+	}
+	if !q.running {
+		q.running = true
+		go q.run() // ends when there is nothing left
+	}
+}
+
+// due is the end of the delay.
+func (q *queue) due() {
+	q.mu.Lock()
+	q.timer = nil
+	first := !q.running
+	q.running = true
+	q.mu.Unlock()
+	if first {
+		q.run()
+	}
 }
 
 func (q *queue) run() {
-	defer close(q.done)
-	for {
-		select {
-		case f := <-q.items:
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.items) > 0 {
+		items := q.items
+		q.items = nil
+		q.mu.Unlock()
+		for i, f := range items {
+			items[i] = nil
 			q.try(f)
-		case <-q.quit:
-			for {
-				select {
-				case f := <-q.items:
-					q.try(f)
-				default:
-					return
-				}
-			}
 		}
+		q.mu.Lock()
+	}
+	q.running = false
+	if q.closed {
+		q.finish()
+	}
+}
+
+// finish tells that the last function has run.
+func (q *queue) finish() {
+	select {
+	case <-q.done:
+	default:
+		close(q.done)
 	}
 }
 
 // try runs a function, and counts it among the dropped if it panics.
 func (q *queue) try(f func()) {
+	q.mu.Lock()
+	q.pending--
+	q.mu.Unlock()
 	defer func() {
 		if recover() != nil {
 			q.dropped.Add(1)
@@ -59,47 +119,36 @@ func (q *queue) try(f func()) {
 	f()
 }
 
-// put has a function run, unless the queue is full.
-func (q *queue) put(f func()) {
-	q.begin()
-	select {
-	case q.items <- f:
-	default:
-		q.dropped.Add(1)
-	}
-}
-
 // flush waits until all that was put before has run, or ctx ends.
 func (q *queue) flush(ctx context.Context) error {
-	q.begin()
 	reached := make(chan struct{})
-	select {
-	case q.items <- func() { close(reached) }:
-	case <-q.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	q.mu.Lock()
+	if q.closed {
+		reached = q.done
+	} else {
+		q.add(func() { close(reached) })
+		q.start()
 	}
+	q.mu.Unlock()
 	select {
 	case <-reached:
 		return nil
-	case <-q.done:
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// closeQueues has queues run what is left, and ends their goroutines. A function
-// that does not return does not hold it up for longer than grace; its goroutine ends
-// when it does.
+// closeQueues has queues run what is left, and take nothing more. A function that
+// does not return does not hold it up for longer than grace; its goroutine ends when
+// it does.
 func closeQueues(grace time.Duration, queues ...*queue) {
 	for _, q := range queues {
-		q.once.Do(func() { // it was never used
-			q.items, q.quit, q.done = make(chan func()), make(chan struct{}), make(chan struct{})
-			close(q.done)
-		})
-		close(q.quit)
+		q.mu.Lock()
+		if !q.closed {
+			q.closed, q.done = true, make(chan struct{})
+			q.start()
+		}
+		q.mu.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()

@@ -34,7 +34,7 @@ func (t *Telemetry) Raise(a Alarm) {
 	text("trace_url", a.TraceURL)
 	text("locked_at", a.Stack)
 	t.log.LogAttrs(context.Background(), slog.LevelWarn, "leasehold: "+a.Kind.sentence(), attrs...)
-	t.counts.put(func() { t.alarmed(a.Class, a.Kind, 1) })
+	t.soon.put(func() { t.alarmed(a.Class, a.Kind, 1) })
 	if t.conf.OnAlarm != nil {
 		t.raised.put(func() { t.conf.OnAlarm(a) })
 	}

@@ -31,9 +31,12 @@ type Telemetry struct {
 
 	dropped atomic.Int64
 	spans   queue // ends spans
-	counts  queue // records metrics where that may not block
+	soon    queue // records metrics, and begins spans, where that may not block
 	raised  queue // calls OnAlarm
 }
+
+// spanDelay is how late spans end, at most, beside what an exporter takes.
+const spanDelay = 10 * time.Millisecond
 
 // New returns what tells by a Config. The logger is told of alarms; it must not
 // block.
@@ -43,7 +46,8 @@ func New(conf Config, log *slog.Logger) (*Telemetry, error) {
 	}
 	t := &Telemetry{conf: conf.withDefaults(), log: log}
 	t.roots.perSecond, t.roots.base = t.conf.Roots, time.Now()
-	t.spans.dropped, t.counts.dropped, t.raised.dropped = &t.dropped, &t.dropped, &t.dropped
+	t.spans.delay = spanDelay
+	t.spans.dropped, t.soon.dropped, t.raised.dropped = &t.dropped, &t.dropped, &t.dropped
 	var err error
 	if t.instruments, err = makeInstruments(conf.MeterProvider); err != nil {
 		log.Warn("leasehold: no metrics", "error", err)
@@ -82,7 +86,7 @@ func (t *Telemetry) Config() Config { return t.conf }
 
 // Flush waits until all that has been told so far was handed on, or ctx ends.
 func (t *Telemetry) Flush(ctx context.Context) error {
-	for _, q := range []*queue{&t.spans, &t.counts, &t.raised} {
+	for _, q := range []*queue{&t.spans, &t.soon, &t.raised} {
 		if err := q.flush(ctx); err != nil {
 			return err
 		}
@@ -98,7 +102,7 @@ func (t *Telemetry) Close(grace time.Duration) {
 			_ = t.registration.Unregister() // there is nobody to tell of a failure
 		}()
 	}
-	closeQueues(grace, &t.spans, &t.counts, &t.raised)
+	closeQueues(grace, &t.spans, &t.soon, &t.raised)
 }
 
 // tracer is a provider's, and whether it makes anything.
