@@ -57,19 +57,16 @@ func (t *Telemetry) Call(ctx context.Context) *Call {
 	if !tracer.records {
 		return nil
 	}
-	span := spanIn(ctx)
-	all := false
-	if !span.IsSampled() {
-		if span.IsValid() {
+	valid, sampled := spanIn(ctx)
+	if !sampled {
+		if valid {
 			return nil // it was decided for the whole of the trace
 		}
-		if !t.roots.take() {
-			if all = asked(ctx); !all {
-				return nil
-			}
+		if !t.roots.take() && !asked(ctx) {
+			return nil
 		}
 	}
-	return &Call{t: t, tracer: tracer, ctx: ctx, root: !span.IsValid(), all: all || t.conf.AllAcquires || asked(ctx)}
+	return &Call{t: t, tracer: tracer, ctx: ctx, root: !valid, all: t.conf.AllAcquires || asked(ctx)}
 }
 
 // Wants says that a call with ctx would have a trace.
@@ -77,14 +74,22 @@ func (t *Telemetry) Wants(ctx context.Context) bool {
 	if !t.tracer.Load().records {
 		return false
 	}
-	span := spanIn(ctx)
-	return span.IsSampled() || !span.IsValid() && (t.roots.left() || asked(ctx))
+	valid, sampled := spanIn(ctx)
+	return sampled || !valid && (t.roots.left() || asked(ctx))
 }
 
-// spanIn returns the span of a context, which is of somebody's making.
-func spanIn(ctx context.Context) (is trace.SpanContext) {
+// noSpan is what a context without one has.
+var noSpan = trace.SpanFromContext(context.Background())
+
+// spanIn looks at the span of a context, which is of somebody's making.
+func spanIn(ctx context.Context) (valid, sampled bool) {
 	defer func() { _ = recover() }()
-	return trace.SpanContextFromContext(ctx)
+	span := trace.SpanFromContext(ctx)
+	if span == noSpan {
+		return false, false
+	}
+	is := span.SpanContext()
+	return is.IsValid(), is.IsSampled()
 }
 
 // Event is something that happened to a key.
@@ -175,7 +180,7 @@ func (c *Call) begin() {
 			for _, l := range c.links(w.Blockers) {
 				span.AddLink(l)
 			}
-			c.t.finish(span, w.To, w.Events, w.Outcome, "")
+			c.t.finishWait(span, w)
 		})
 	}
 	within, span, is := c.start(ctx, SpanHold, trace.WithTimestamp(g.At), g.Class.spans[modeOf(g.Shared)][g.Path], c.names(g.Key, g.Token))
@@ -209,7 +214,7 @@ func (c *Call) makeWait(w Wait) {
 	// The call's context may have ended since; what happened before may be told all
 	// the same.
 	if _, span, _ := c.startWait(context.WithoutCancel(c.ctx), w, trace.WithLinks(c.links(w.Blockers)...)); span != nil {
-		c.t.finish(span, w.To, w.Events, w.Outcome, "")
+		c.t.finishWait(span, w)
 	}
 }
 
@@ -219,7 +224,7 @@ func (c *Call) startWait(ctx context.Context, w Wait, with ...trace.SpanStartOpt
 		attrs = append(attrs, AttrHolder.String(w.Holder))
 	}
 	return c.start(ctx, SpanAcquire, append(with, trace.WithTimestamp(w.From),
-		w.Class.spans[modeOf(w.Shared)][w.Path], trace.WithAttributes(attrs...), c.names(w.Key, w.Token))...)
+		w.Class.waits[waitEnd{w.Shared, w.Path, w.Outcome}], trace.WithAttributes(attrs...), c.names(w.Key, w.Token))...)
 }
 
 // Ended ends the span of the hold. It is for the goroutine of Later: a span's end
@@ -324,19 +329,34 @@ func (c *Call) links(blockers []Blocker) (links []trace.Link) {
 	return links
 }
 
+// finish ends the span of a hold or a lease.
 func (t *Telemetry) finish(span trace.Span, at time.Time, events []Event, o Outcome, cause string) {
+	attrs := outcomeAttributes(o)
+	if cause != "" {
+		attrs = append(attrs, AttrCause.String(cause))
+	}
+	span.SetAttributes(attrs...)
+	end(span, at, events, o)
+}
+
+// finishWait ends that of a wait, which has had its outcome since it was begun.
+func (t *Telemetry) finishWait(span trace.Span, w Wait) { end(span, w.To, w.Events, w.Outcome) }
+
+func end(span trace.Span, at time.Time, events []Event, o Outcome) {
 	for _, e := range events {
 		span.AddEvent(e.Name, trace.WithTimestamp(e.At), trace.WithAttributes(e.With...))
 	}
-	span.SetAttributes(AttrOutcome.String(string(o)))
-	if cause != "" {
-		span.SetAttributes(AttrCause.String(cause))
-	}
 	if o.Failed() {
-		span.SetAttributes(AttrErrorType.String(string(o)))
 		span.SetStatus(codes.Error, string(o))
 	}
 	span.End(trace.WithTimestamp(at))
+}
+
+func outcomeAttributes(o Outcome) []attribute.KeyValue {
+	if o.Failed() {
+		return []attribute.KeyValue{AttrOutcome.String(string(o)), AttrErrorType.String(string(o))}
+	}
+	return []attribute.KeyValue{AttrOutcome.String(string(o))}
 }
 
 const traceparent = "traceparent"

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,8 @@ type Class struct {
 	// By mode (0: exclusive, 1: shared) and outcome.
 	wait, hold [2]map[Outcome][]metric.RecordOption
 	plain      []metric.RecordOption
-	// By mode and path; the path of a failed call is "".
-	spans [2]map[Path]trace.SpanStartOption
+	spans      [2]map[Path]trace.SpanStartOption // of holds and leases, by mode and path
+	waits      map[waitEnd]trace.SpanStartOption
 
 	stocks atomic.Pointer[Stocks] // nil: it has none
 }
@@ -46,7 +47,7 @@ var (
 )
 
 func newClass(t *Telemetry, name string) *Class {
-	c := &Class{name: name, t: t}
+	c := &Class{name: name, t: t, waits: map[waitEnd]trace.SpanStartOption{}}
 	c.plain = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(AttrClass.String(name)))}
 	for i := range modes {
 		c.wait[i], c.hold[i] = map[Outcome][]metric.RecordOption{}, map[Outcome][]metric.RecordOption{}
@@ -56,12 +57,32 @@ func newClass(t *Telemetry, name string) *Class {
 		for _, o := range holdOutcomes {
 			c.hold[i][o] = c.options(i, o)
 		}
-		c.spans[i] = map[Path]trace.SpanStartOption{"": trace.WithAttributes(AttrClass.String(name), AttrMode.String(modes[i]))}
+		c.spans[i] = map[Path]trace.SpanStartOption{}
 		for _, p := range paths {
-			c.spans[i][p] = trace.WithAttributes(AttrClass.String(name), AttrMode.String(modes[i]), AttrPath.String(string(p)))
+			attrs := c.attributes(i, p)
+			c.spans[i][p] = trace.WithAttributes(attrs...)
+			c.waits[waitEnd{i == 1, p, Acquired}] = trace.WithAttributes(append(attrs, outcomeAttributes(Acquired)...)...)
+		}
+		for _, o := range waitOutcomes[1:] {
+			c.waits[waitEnd{i == 1, "", o}] = trace.WithAttributes(append(c.attributes(i, ""), outcomeAttributes(o)...)...)
 		}
 	}
 	return c
+}
+
+// waitEnd is what a wait came to; the path of one that failed is "".
+type waitEnd struct {
+	shared  bool
+	path    Path
+	outcome Outcome
+}
+
+func (c *Class) attributes(mode int, p Path) []attribute.KeyValue {
+	attrs := []attribute.KeyValue{AttrClass.String(c.name), AttrMode.String(modes[mode])}
+	if p != "" {
+		attrs = append(attrs, AttrPath.String(string(p)))
+	}
+	return slices.Clip(attrs)
 }
 
 // begin counts what has not happened yet, so that the first time is seen as a step.

@@ -40,7 +40,7 @@ func (t *Telemetry) Lease(l Lease) {
 func (c *Call) asLink() []trace.Link {
 	to := c.Hold()
 	if !to.IsValid() {
-		to = spanIn(c.ctx)
+		to = trace.SpanContextFromContext(c.ctx)
 	}
 	if !to.IsValid() {
 		return nil
