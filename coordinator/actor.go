@@ -181,6 +181,7 @@ func (a *actor) retire() {
 		return
 	}
 	a.gone = true
+	a.recordAll()
 	a.spot.actor.Store(nil)
 	a.spot.gate.Store(nil)
 	if a.timer != nil {

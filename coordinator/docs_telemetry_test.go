@@ -128,8 +128,10 @@ func TestMetricsTable(t *testing.T) {
 	class := told.Other()
 	require.NoError(t, told.Observe(
 		func() []telemetry.Totals { return []telemetry.Totals{{Class: class}} }, func() int64 { return 0 }))
-	class.Waited(false, telemetry.Acquired, time.Second)
-	class.Held(false, telemetry.Released, time.Second)
+	class.Record([]telemetry.Duration{
+		{Of: telemetry.OfWait, Outcome: telemetry.Acquired, Lasted: time.Second},
+		{Of: telemetry.OfHold, Outcome: telemetry.Released, Lasted: time.Second},
+	})
 	class.Renewed(time.Second)
 	stocks := class.Stocks()
 	stocks.Answered(telemetry.OperationDeduct, telemetry.Done, 1, 1)

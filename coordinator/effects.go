@@ -30,6 +30,10 @@ type ending struct {
 
 // unlock frees the mutex and carries the effects out.
 func (a *actor) unlock() {
+	if a.out.send == nil && !a.out.any() {
+		a.mu.Unlock()
+		return
+	}
 	out := a.out
 	a.out = effects{}
 	a.mu.Unlock()

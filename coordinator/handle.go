@@ -111,7 +111,7 @@ func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointe
 				return nil, &WaitError{Key: key, Holder: m.more.holder, Waited: waited, Err: err}
 			}
 		}
-		if how.timed || how.trace != nil {
+		if how.trace != nil {
 			h.tellAcquired(&how, outcome == mustWait)
 		}
 		break

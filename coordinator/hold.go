@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
-	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Hold is one caller's time inside a lock, from the grant to Unlock. It may be
@@ -206,7 +205,6 @@ func (h *Hold) Unlock() error {
 	}
 	h.over(c)
 	c.drop(h.number)
-	timed, shared, lasted := c.timed && c.handles == 1, c.mode == lease.Shared, now.sub(c.granted)
 	x := h.more
 	if x != nil && x.watched {
 		x.cleanup.Stop()
@@ -225,9 +223,6 @@ func (h *Hold) Unlock() error {
 		a.leave(now)
 	default:
 		a.mu.Unlock()
-	}
-	if timed {
-		a.classOf().Held(shared, telemetry.Released, lasted)
 	}
 	if x != nil {
 		x.end(ErrReleased)

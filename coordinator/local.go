@@ -281,7 +281,7 @@ func (a *actor) cancel(c *claim, why telemetry.Outcome) (err error, refused bool
 func (a *actor) finish(c *claim, now instant) {
 	c.state, c.err, c.hold = over, ErrNotHeld, nil
 	a.unhold(c, now)
-	if c.more != nil {
+	if c.timed || c.more != nil {
 		a.tellEnded(c, ErrReleased, now)
 	}
 	a.reuse(c)
@@ -293,7 +293,7 @@ func (a *actor) release(c *claim, now instant) {
 	a.finish(c, now)
 	t := &a.cur
 	// What else can be is left to settle.
-	if t.wanted || a.closing || a.inUse() || a.out.any() || t.phase != held || t.lapsed || now >= t.until {
+	if t.wanted || a.closing || a.inUse() || len(a.out.ended) > 0 || t.unsay || t.phase != held || t.lapsed || now >= t.until {
 		a.leave(now)
 		return
 	}
@@ -306,7 +306,7 @@ func (a *actor) release(c *claim, now instant) {
 		a.grant(next, now, byHandOver)
 		ready := next.ready
 		a.wake(a.holdsDue, now)
-		a.mu.Unlock()
+		a.unlock()
 		ready <- true
 		return
 	}
@@ -315,5 +315,5 @@ func (a *actor) release(c *claim, now instant) {
 		return
 	}
 	a.wake(a.idleUntil(), now)
-	a.mu.Unlock()
+	a.unlock()
 }

@@ -83,10 +83,14 @@ func (c *Coordinator) totals() []telemetry.Totals {
 
 	sums := map[*telemetry.Class]*Stats{}
 	now := map[*telemetry.Class]*telemetry.Totals{}
+	durations := map[*telemetry.Class][]telemetry.Duration{} // that nobody has recorded yet
 	c.actors.Range(func(_ string, a *actor) bool {
-		a.count(&sums, now, p.collected)
+		a.count(&sums, now, durations, p.collected)
 		return true
 	})
+	for class, all := range durations {
+		class.Record(all)
+	}
 
 	p.Lock()
 	for class, s := range p.byClass {
@@ -113,7 +117,9 @@ func (c *Coordinator) totals() []telemetry.Totals {
 }
 
 // count adds a key to the sums of its class.
-func (a *actor) count(sums *map[*telemetry.Class]*Stats, now map[*telemetry.Class]*telemetry.Totals, collection uint64) {
+func (a *actor) count(sums *map[*telemetry.Class]*Stats, now map[*telemetry.Class]*telemetry.Totals,
+	durations map[*telemetry.Class][]telemetry.Duration, collection uint64,
+) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone {
@@ -121,6 +127,8 @@ func (a *actor) count(sums *map[*telemetry.Class]*Stats, now map[*telemetry.Clas
 	}
 	a.collected = collection
 	class := a.classOf()
+	durations[class] = append(durations[class], a.told.durations...)
+	a.told.durations = nil
 	x := now[class]
 	if x == nil {
 		x = &telemetry.Totals{}

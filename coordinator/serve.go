@@ -1,6 +1,9 @@
 package coordinator
 
-import "github.com/go-leasehold/leasehold/lease"
+import (
+	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
+)
 
 // hold makes a claim one of the holds.
 func (a *actor) hold(c *claim) {
@@ -41,6 +44,9 @@ func (a *actor) grant(c *claim, now instant, by path) {
 	c.granted = now
 	c.path = by
 	a.stats.granted(by)
+	if c.timed && by != byRetention {
+		a.record(telemetry.Duration{Of: telemetry.OfWait, Shared: c.mode == lease.Shared, Outcome: telemetry.Acquired, Lasted: now.sub(c.since)})
+	}
 	if c.more != nil && c.more.trace != nil {
 		a.linkGranted(c)
 	}

@@ -19,14 +19,15 @@ import (
 
 // told is what an actor keeps for telemetry. It is guarded by actor.mu.
 type told struct {
-	following int             // claims that are traced, waiting or holding
-	events    []event         // of the key, as long as anything of it is traced
-	before    *telemetry.Call // of the last hold here that ended; nil if it is not traced
-	ended     instant         // when that was
-	earlier   []blocker       // what was in the way of those that wait, under leases before this one; the newest
-	credit    instant         // see allow
-	hinting   bool            // a hint with a trace is not answered yet
-	hint      *lease.Request  // to be sent then
+	following int                  // claims that are traced, waiting or holding
+	events    []event              // of the key, as long as anything of it is traced
+	before    *telemetry.Call      // of the last hold here that ended; nil if it is not traced
+	ended     instant              // when that was
+	earlier   []blocker            // what was in the way of those that wait, under leases before this one; the newest
+	credit    instant              // see allow
+	durations []telemetry.Duration // to be recorded
+	hinting   bool                 // a hint with a trace is not answered yet
+	hint      *lease.Request       // to be sent then
 }
 
 // event is something that happened to the key.
@@ -86,6 +87,26 @@ func (a *actor) allow(now instant) bool {
 	}
 	a.told.credit = after
 	return true
+}
+
+// maxDurations is how many durations are recorded at one go, at most. Recording one
+// by one would have the cores pass the histograms to and fro.
+const maxDurations = 64
+
+// record has a duration recorded: with others, when the key leaves the table, or when
+// somebody collects.
+func (a *actor) record(d telemetry.Duration) {
+	a.told.durations = append(a.told.durations, d)
+	if len(a.told.durations) == maxDurations {
+		a.recordAll()
+	}
+}
+
+func (a *actor) recordAll() {
+	if class, all := a.classOf(), a.told.durations; len(all) > 0 {
+		a.told.durations = nil
+		a.out.soon = append(a.out.soon, func() { class.Record(all) })
+	}
 }
 
 // arrive notes when a call came.
@@ -167,7 +188,7 @@ func (a *actor) waited(x *claimTrace, o telemetry.Outcome, by telemetry.Path, fr
 func (a *actor) tellFailed(c *claim, waited time.Duration) {
 	o := c.more.outcome
 	if c.timed {
-		a.classOf().Waited(c.mode == lease.Shared, o, waited)
+		a.classOf().Record([]telemetry.Duration{{Of: telemetry.OfWait, Shared: c.mode == lease.Shared, Outcome: o, Lasted: waited}})
 	}
 	call := c.call()
 	if call == nil {
@@ -186,15 +207,7 @@ func (a *actor) tellFailed(c *claim, waited time.Duration) {
 func (h *Hold) tellAcquired(how *call, mustWait bool) {
 	a, c := h.actor, h.claim
 	if h.number > 0 { // inside already: it is no hold of its own
-		if how.trace != nil {
-			h.tellReentered(how.trace)
-		}
-		return
-	}
-	if mustWait && c.timed {
-		a.classOf().Waited(c.mode == lease.Shared, telemetry.Acquired, c.granted.sub(c.since))
-	}
-	if how.trace == nil {
+		h.tellReentered(how.trace)
 		return
 	}
 	x, from, to, by, token := c.more.trace, c.since, c.granted, c.path.name(), c.token
@@ -225,9 +238,8 @@ func (h *Hold) tellReentered(call *telemetry.Call) {
 // tellEnded tells of a hold that is over, for the reason given.
 func (a *actor) tellEnded(c *claim, why error, now instant) {
 	o := endOf(why)
-	if c.timed && o != telemetry.Released { // Unlock records the others when the mutex is free
-		class, shared, lasted := a.classOf(), c.mode == lease.Shared, now.sub(c.granted)
-		a.out.soon = append(a.out.soon, func() { class.Held(shared, o, lasted) })
+	if c.timed {
+		a.record(telemetry.Duration{Of: telemetry.OfHold, Shared: c.mode == lease.Shared, Outcome: o, Lasted: now.sub(c.granted)})
 	}
 	if c.more == nil || c.more.trace == nil {
 		return

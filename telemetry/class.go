@@ -165,14 +165,32 @@ func (s *classes) name(key string) (name string) {
 	return name
 }
 
-// Waited records how long a call waited that did not enter at once.
-func (c *Class) Waited(shared bool, o Outcome, d time.Duration) {
-	c.t.record(c.t.wait, d, c.wait[modeOf(shared)][o])
+// Duration is one that was measured.
+type Duration struct {
+	Of      Measure
+	Shared  bool
+	Outcome Outcome
+	Lasted  time.Duration
 }
 
-// Held records how long a hold lasted.
-func (c *Class) Held(shared bool, o Outcome, d time.Duration) {
-	c.t.record(c.t.hold, d, c.hold[modeOf(shared)][o])
+// Measure is what a [Duration] is of.
+type Measure uint8
+
+// The measures.
+const (
+	OfWait Measure = iota // of a call that did not enter at once
+	OfHold
+)
+
+// Record records durations. It is for where the code of meters may run.
+func (c *Class) Record(durations []Duration) {
+	for _, d := range durations {
+		if d.Of == OfWait {
+			c.t.record(c.t.wait, d.Lasted, c.wait[modeOf(d.Shared)][d.Outcome])
+		} else {
+			c.t.record(c.t.hold, d.Lasted, c.hold[modeOf(d.Shared)][d.Outcome])
+		}
+	}
 }
 
 // Renewed records how long after it was due a renewal was in.

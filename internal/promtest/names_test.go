@@ -53,10 +53,10 @@ func everything(t *testing.T) *process {
 		for _, o := range []telemetry.Outcome{
 			telemetry.Acquired, telemetry.Busy, telemetry.Timeout, telemetry.Canceled, telemetry.Refused, telemetry.Unavailable, telemetry.Closed,
 		} {
-			class.Waited(shared, o, time.Second)
+			class.Record([]telemetry.Duration{{Of: telemetry.OfWait, Shared: shared, Outcome: o, Lasted: time.Second}})
 		}
 		for _, o := range []telemetry.Outcome{telemetry.Released, telemetry.Lost, telemetry.Expired, telemetry.Closed} {
-			class.Held(shared, o, time.Second)
+			class.Record([]telemetry.Duration{{Of: telemetry.OfHold, Shared: shared, Outcome: o, Lasted: time.Second}})
 		}
 	}
 	class.Renewed(time.Second)
