@@ -112,7 +112,12 @@ func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, how *call, chain *o
 	}
 	c.mode, c.conf, c.try, c.timed = mode, conf, how.try, how.timed
 	if how.trace != nil {
-		c.extras().trace = &claimTrace{call: how.trace}
+		x := &struct { // at one go
+			claimExtras
+			claimTrace
+		}{claimTrace: claimTrace{call: how.trace}}
+		x.trace = &x.claimTrace
+		c.more, c.kept = &x.claimExtras, true
 	}
 	if fixed := chain.fixedOwner(); fixed != nil {
 		c.owner = fixed

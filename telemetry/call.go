@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,7 +184,11 @@ func (c *Call) begin() {
 			c.t.finishWait(span, w)
 		})
 	}
-	within, span, is := c.start(ctx, SpanHold, trace.WithTimestamp(g.At), g.Class.spans[modeOf(g.Shared)][g.Path], c.names(g.Key, g.Token))
+	with := []trace.SpanStartOption{trace.WithTimestamp(g.At), g.Class.spans[modeOf(g.Shared)][g.Path], nil}[:2]
+	if c.t.conf.KeyAttribute {
+		with = append(with, trace.WithAttributes(names(g.Key, g.Token)...))
+	}
+	within, span, is := c.start(ctx, SpanHold, with...)
 	if is.IsSampled() {
 		c.within = within
 	}
@@ -213,18 +218,26 @@ func (c *Call) NoHold(waited bool, wait func() Wait) {
 func (c *Call) makeWait(w Wait) {
 	// The call's context may have ended since; what happened before may be told all
 	// the same.
-	if _, span, _ := c.startWait(context.WithoutCancel(c.ctx), w, trace.WithLinks(c.links(w.Blockers)...)); span != nil {
+	if _, span, _ := c.startWait(context.WithoutCancel(c.ctx), w, c.links(w.Blockers)...); span != nil {
 		c.t.finishWait(span, w)
 	}
 }
 
-func (c *Call) startWait(ctx context.Context, w Wait, with ...trace.SpanStartOption) (context.Context, trace.Span, trace.SpanContext) {
-	attrs := []attribute.KeyValue{AttrAhead.Int(w.Ahead)}
+func (c *Call) startWait(ctx context.Context, w Wait, links ...trace.Link) (context.Context, trace.Span, trace.SpanContext) {
+	attrs := make([]attribute.KeyValue, 0, 10)
+	attrs = append(attrs, w.Class.waits[waitEnd{w.Shared, w.Path, w.Outcome}]...)
+	attrs = append(attrs, AttrAhead.Int(w.Ahead))
 	if w.Holder != "" {
 		attrs = append(attrs, AttrHolder.String(w.Holder))
 	}
-	return c.start(ctx, SpanAcquire, append(with, trace.WithTimestamp(w.From),
-		w.Class.waits[waitEnd{w.Shared, w.Path, w.Outcome}], trace.WithAttributes(attrs...), c.names(w.Key, w.Token))...)
+	if c.t.conf.KeyAttribute {
+		attrs = append(attrs, names(w.Key, w.Token)...)
+	}
+	with := []trace.SpanStartOption{trace.WithTimestamp(w.From), trace.WithAttributes(attrs...), nil}[:2]
+	if len(links) > 0 {
+		with = append(with, trace.WithLinks(links...))
+	}
+	return c.start(ctx, SpanAcquire, with...)
 }
 
 // Ended ends the span of the hold. It is for the goroutine of Later: a span's end
@@ -298,33 +311,26 @@ func (c *Call) start(ctx context.Context, name string, with ...trace.SpanStartOp
 	return within, span, is
 }
 
-// names are the key and the token, where they were asked for.
-func (c *Call) names(key string, token uint64) trace.SpanStartOption {
-	switch {
-	case !c.t.conf.KeyAttribute:
-		return noAttributes
-	case token == 0:
-		return trace.WithAttributes(AttrKey.String(key))
+// names are the key and the token, for where they were asked for.
+func names(key string, token uint64) []attribute.KeyValue {
+	if token == 0 {
+		return []attribute.KeyValue{AttrKey.String(key)}
 	}
-	return trace.WithAttributes(AttrKey.String(key), AttrToken.Int64(int64(token)))
+	return []attribute.KeyValue{AttrKey.String(key), AttrToken.Int64(int64(token))}
 }
-
-var noAttributes trace.SpanStartOption = trace.WithAttributes()
 
 // links leads to the holds that were in the way, as far as they are traced, each
 // once.
 func (c *Call) links(blockers []Blocker) (links []trace.Link) {
-	seen := map[trace.SpanID]bool{}
 	for _, b := range blockers {
 		to := b.Call.Hold()
 		if b.Remote != "" {
 			to = ParseTrace(b.Remote)
 		}
-		if !to.IsValid() || seen[to.SpanID()] {
-			continue
+		known := slices.ContainsFunc(links, func(l trace.Link) bool { return l.SpanContext.SpanID() == to.SpanID() })
+		if to.IsValid() && !known {
+			links = append(links, trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{AttrLink.String(string(b.Relation))}})
 		}
-		seen[to.SpanID()] = true
-		links = append(links, trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{AttrLink.String(string(b.Relation))}})
 	}
 	return links
 }

@@ -22,7 +22,7 @@ type Class struct {
 	wait, hold [2]map[Outcome][]metric.RecordOption
 	plain      []metric.RecordOption
 	spans      [2]map[Path]trace.SpanStartOption // of holds and leases, by mode and path
-	waits      map[waitEnd]trace.SpanStartOption
+	waits      map[waitEnd][]attribute.KeyValue
 
 	stocks atomic.Pointer[Stocks] // nil: it has none
 }
@@ -47,7 +47,7 @@ var (
 )
 
 func newClass(t *Telemetry, name string) *Class {
-	c := &Class{name: name, t: t, waits: map[waitEnd]trace.SpanStartOption{}}
+	c := &Class{name: name, t: t, waits: map[waitEnd][]attribute.KeyValue{}}
 	c.plain = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(AttrClass.String(name)))}
 	for i := range modes {
 		c.wait[i], c.hold[i] = map[Outcome][]metric.RecordOption{}, map[Outcome][]metric.RecordOption{}
@@ -61,10 +61,10 @@ func newClass(t *Telemetry, name string) *Class {
 		for _, p := range paths {
 			attrs := c.attributes(i, p)
 			c.spans[i][p] = trace.WithAttributes(attrs...)
-			c.waits[waitEnd{i == 1, p, Acquired}] = trace.WithAttributes(append(attrs, outcomeAttributes(Acquired)...)...)
+			c.waits[waitEnd{i == 1, p, Acquired}] = append(attrs, outcomeAttributes(Acquired)...)
 		}
 		for _, o := range waitOutcomes[1:] {
-			c.waits[waitEnd{i == 1, "", o}] = trace.WithAttributes(append(c.attributes(i, ""), outcomeAttributes(o)...)...)
+			c.waits[waitEnd{i == 1, "", o}] = append(c.attributes(i, ""), outcomeAttributes(o)...)
 		}
 	}
 	return c

@@ -28,8 +28,14 @@ func (t *Telemetry) LeaseSpans() bool { return t.conf.LeaseSpans }
 // Lease makes the span of a lease. It is for the goroutine of Later.
 func (t *Telemetry) Lease(l Lease) {
 	c := l.Asker
-	_, span, _ := c.start(context.Background(), SpanLease, trace.WithNewRoot(), trace.WithTimestamp(l.From), trace.WithLinks(c.asLink()...),
-		l.Class.spans[modeOf(l.Shared)][l.Path], trace.WithAttributes(AttrHolds.Int(l.Holds)), c.names(l.Key, 0))
+	with := []trace.SpanStartOption{
+		trace.WithNewRoot(), trace.WithTimestamp(l.From), trace.WithLinks(c.asLink()...),
+		l.Class.spans[modeOf(l.Shared)][l.Path], trace.WithAttributes(AttrHolds.Int(l.Holds)),
+	}
+	if t.conf.KeyAttribute {
+		with = append(with, trace.WithAttributes(names(l.Key, 0)...))
+	}
+	_, span, _ := c.start(context.Background(), SpanLease, with...)
 	if span != nil {
 		t.finish(span, l.To, l.Events, l.Outcome, l.Cause)
 	}

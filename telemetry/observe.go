@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -87,8 +88,10 @@ func (t *Telemetry) Observe(totals func() []Totals, lines func() int64) (err err
 	if err := o.make(t.meter); err != nil {
 		return err
 	}
-	r, err := t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
-		for _, x := range totals() {
+	r, err := t.meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
+		all := totals()
+		t.settle(ctx)
+		for _, x := range all {
 			o.observe(to, &x)
 		}
 		for _, x := range t.classes.stocks() {
@@ -99,6 +102,16 @@ func (t *Telemetry) Observe(totals func() []Totals, lines func() int64) (err err
 	}, o.all()...)
 	t.registration = r
 	return err
+}
+
+// settleFor is how long who collects waits for what is still to be recorded.
+const settleFor = 100 * time.Millisecond
+
+// settle waits until what was measured before is recorded.
+func (t *Telemetry) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleFor)
+	defer cancel()
+	_ = t.soon.flush(ctx) // what is late is in the next collection
 }
 
 func (o *observables) observe(to metric.Observer, x *Totals) {
