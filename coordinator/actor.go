@@ -33,6 +33,7 @@ type actor struct {
 	gone    bool       // has left the table: look the key up again
 	kind    lease.Kind // of the claims here; 0 before the first
 	closing bool       // Close was called: no new claims
+	traced  bool       // told.before is known
 	waiting claimList  // first come, first served
 	fair    int        // how many in waiting ask for Fair
 	readers int        // how many in waiting want to read
@@ -66,8 +67,6 @@ type actor struct {
 	heard   instant // when the store last answered well
 
 	elsewhere knowledge
-	class     atomic.Pointer[telemetry.Class] // nil: nobody has asked for it by a call
-	told      told
 	stats     Stats
 	past      bool   // stats are counted among the coordinator's past ones, whose mutex guards this
 	collected uint64 // the last collection of metrics that has counted stats
@@ -89,6 +88,9 @@ type actor struct {
 	ending int
 
 	out effects
+
+	class atomic.Pointer[telemetry.Class] // nil: nobody has asked for it by a call
+	told  told
 }
 
 // spot is what a handle remembers of where its key's actor is, and its gate. It

@@ -38,6 +38,7 @@ type claim struct {
 	checked    bool       // has been looked at after checkHoldAfter
 	alarmed    bool       // an alarm was raised for its hold
 	timed      bool       // its durations are recorded
+	turned     bool       // away: it does not hold. Written before ready only, so that the caller may read it after
 	path       path       // by which it was granted
 	kept       bool       // others than its handle may point at it: it is not used again
 	listed     bool       // is in actor.owners
@@ -50,9 +51,9 @@ type claim struct {
 	nth        uint64  // of all that ever waited for the key here
 	granted    instant
 	token      uint64
-	ready      chan bool // is sent whether it holds, once it no longer waits; stays for the next use
-	hold       *Hold     // the first handle; dropped once its clean-up is set
-	err        error     // why it is over
+	ready      chan struct{} // is sent one value when the claim no longer waits; stays for the next use
+	hold       *Hold         // the first handle; dropped once its clean-up is set
+	err        error         // why it is over
 	more       *claimExtras
 
 	self owner // owner, unless one was fixed beforehand
@@ -110,7 +111,7 @@ func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, how *call, chain *o
 		a.spare, c.next = c.next, nil
 		a.spares--
 	}
-	c.mode, c.conf, c.try, c.timed = mode, conf, how.try, how.timed
+	c.mode, c.conf, c.try, c.timed, c.turned = mode, conf, how.try, how.timed, false
 	if how.trace != nil {
 		x := &struct { // at one go
 			claimExtras
@@ -175,7 +176,7 @@ func (c *claim) join(h *Hold, mode lease.Mode) {
 // waits readies the claim for waiting.
 func (c *claim) waits() {
 	if c.ready == nil {
-		c.ready = make(chan bool, 1)
+		c.ready = make(chan struct{}, 1)
 	}
 }
 

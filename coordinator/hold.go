@@ -182,10 +182,11 @@ func (h *Hold) Unlock() error {
 		return nil
 	}
 	a.mu.Lock()
-	now := a.c.clock.now()
+	now, elapsed := a.c.clock.now(), false
 	if h.way() == passing {
 		a.elapse(now) // it is not safe any more, and the actor may not know yet
 		h.settle(now)
+		elapsed = true
 	}
 	if h.unlocked() { // by another call, just now
 		a.leave(now)
@@ -194,6 +195,7 @@ func (h *Hold) Unlock() error {
 	c := h.claim
 	if c.state == granted && (now >= a.cur.until || now >= a.holdsDue) {
 		a.elapse(now) // so that it does not matter that a timer is late
+		elapsed = true
 	}
 	if c.state != granted {
 		err, x := c.err, h.more
@@ -215,7 +217,7 @@ func (h *Hold) Unlock() error {
 	}
 	switch {
 	case c.handles == 0:
-		a.release(c, now)
+		a.release(c, now, elapsed)
 	case c.writes == 0 && c.mode == lease.Exclusive:
 		a.soften(c)
 		a.leave(now)

@@ -75,7 +75,9 @@ func (a *actor) lockIdle(h *Hold, kind lease.Kind, chain *owner) bool {
 	}
 	c.begin(h)
 	a.arrive(c, now)
-	a.follow(c)
+	if c.more != nil {
+		a.follow(c)
+	}
 	a.grant(c, now, byRetention)
 	if t.short() || c.mode == lease.Shared && !a.reading() {
 		a.leave(now)
@@ -104,7 +106,9 @@ func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 func (a *actor) enqueue(h *Hold) {
 	c := h.claim
 	c.begin(h)
-	a.queue(c)
+	if c.more != nil {
+		a.queue(c)
+	}
 	a.waiting.push(c)
 	a.came++
 	c.nth = a.came
@@ -198,15 +202,16 @@ func (a *actor) adopt(kind lease.Kind, now instant) {
 // wait waits for what becomes of a claim: nil if it holds.
 func (a *actor) wait(ctx context.Context, c *claim, limit time.Duration) error {
 	if limit < 0 && ctx.Done() == nil && a.c.waitAlarm == 0 {
-		return c.answer(<-c.ready)
+		<-c.ready
+		return c.answer()
 	}
 	return a.waitLimited(ctx, c, limit)
 }
 
-// answer is what a claim's ready says. Of one that holds nothing is read: others may
-// have come in by it already.
-func (c *claim) answer(holds bool) error {
-	if holds {
+// answer is what has become of a claim that is ready. Of one that holds nothing else
+// is read: others may have come in by it already.
+func (c *claim) answer() error {
+	if !c.turned {
 		return nil
 	}
 	return c.refusal()
@@ -227,8 +232,8 @@ func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) 
 	}
 	for {
 		select {
-		case holds := <-c.ready:
-			return c.answer(holds)
+		case <-c.ready:
+			return c.answer()
 		case <-ctx.Done():
 			err, refused := a.cancel(c, endOfContext(ctx))
 			if refused {
@@ -288,12 +293,13 @@ func (a *actor) finish(c *claim, now instant) {
 }
 
 // release handles Unlock of a claim's last handle. It is entered with the mutex
-// locked, and frees it.
-func (a *actor) release(c *claim, now instant) {
+// locked, and frees it. elapsed says that there may be effects already.
+func (a *actor) release(c *claim, now instant, elapsed bool) {
+	quiet := !elapsed && !c.timed && c.more == nil // nothing is to be told
 	a.finish(c, now)
 	t := &a.cur
 	// What else can be is left to settle.
-	if t.wanted || a.closing || a.inUse() || len(a.out.ended) > 0 || t.unsay || t.phase != held || t.lapsed || now >= t.until {
+	if t.wanted || a.closing || a.inUse() || elapsed || !quiet && t.unsay || t.phase != held || t.lapsed || now >= t.until {
 		a.leave(now)
 		return
 	}
@@ -306,8 +312,12 @@ func (a *actor) release(c *claim, now instant) {
 		a.grant(next, now, byHandOver)
 		ready := next.ready
 		a.wake(a.holdsDue, now)
-		a.unlock()
-		ready <- true
+		if quiet && !next.timed && next.more == nil {
+			a.mu.Unlock()
+		} else {
+			a.unlock()
+		}
+		ready <- struct{}{}
 		return
 	}
 	if a.retention() == 0 {
@@ -315,5 +325,9 @@ func (a *actor) release(c *claim, now instant) {
 		return
 	}
 	a.wake(a.idleUntil(), now)
-	a.unlock()
+	if quiet {
+		a.mu.Unlock()
+	} else {
+		a.unlock()
+	}
 }

@@ -17,8 +17,9 @@ func (a *actor) hold(c *claim) {
 // unhold takes a claim out of the holds.
 func (a *actor) unhold(c *claim, now instant) {
 	a.holds.remove(c)
-	if c.more != nil || a.told.before != nil {
+	if c.more != nil || a.traced {
 		a.told.before, a.told.ended = c.call(), now
+		a.traced = a.told.before != nil
 	}
 	if c.listed {
 		a.hide(c)
@@ -134,7 +135,7 @@ func (a *actor) serve(now instant) {
 	for c := a.waiting.first; c != nil && a.admissible(now) && a.fits(c) && a.cur.deals(c.mode); c = a.waiting.first {
 		a.dequeue(c)
 		a.grant(c, now, a.path())
-		c.ready <- true
+		c.ready <- struct{}{}
 	}
 	if a.tries > 0 && a.inUse() {
 		a.refuseTries(nil) // somebody here has it
@@ -152,7 +153,7 @@ func (a *actor) serveReaders(now instant) {
 			}
 			a.dequeue(c)
 			a.grant(c, now, a.path())
-			c.ready <- true
+			c.ready <- struct{}{}
 		}
 		c = next
 	}
@@ -185,7 +186,8 @@ func (a *actor) turnAway(c *claim, err error) {
 	x.outcome = outcomeOf(err, c.try)
 	a.stats.failed(x.outcome)
 	a.giveUpOn(c)
-	c.ready <- false
+	c.turned = true
+	c.ready <- struct{}{}
 }
 
 // refuseTries ends the TryLocks among the waiting claims: with ErrNotAcquired,

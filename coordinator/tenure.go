@@ -72,17 +72,6 @@ type tenure struct {
 	wantLook time.Duration // to the next look whether somebody still wants it
 	spent    int
 
-	// What telemetry knows of the lease.
-	byMessage bool            // another process handed it over
-	annotated bool            // the store was told of a hold's trace
-	shows     *claimTrace     // of which hold; nil: of none any more
-	unsay     bool            // it is to be told that this one is over
-	late      bool            // an alarm was raised for its renewal
-	heldBy    []heldElsewhere // the holds elsewhere that keep us waiting, as they became known
-	passedBy  heldElsewhere   // the one that ended last there, and when that was known
-	asker     *telemetry.Call // of the first who waited for it; with Config.LeaseSpans only
-	wonAt     instant
-
 	// Holding.
 	from, until instant // it is ours in [from, until), as far as anybody can know
 	lapsed      bool    // until has passed: over, but to be released (rule 9)
@@ -101,6 +90,17 @@ type tenure struct {
 	verifyAt   instant // look or renew then, whatever the schedule says: something may have changed
 	verifiedAt instant // when that was last done
 	doubted    bool    // notices were lost since the last command: look at it even if it is granted
+
+	// What telemetry knows of the lease.
+	byMessage bool            // another process handed it over
+	annotated bool            // the store was told of a hold's trace
+	shows     *claimTrace     // of which hold; nil: of none any more
+	unsay     bool            // it is to be told that this one is over
+	late      bool            // an alarm was raised for its renewal
+	heldBy    []heldElsewhere // the holds elsewhere that keep us waiting, as they became known
+	passedBy  heldElsewhere   // the one that ended last there, and when that was known
+	asker     *telemetry.Call // of the first who waited for it; with Config.LeaseSpans only
+	wonAt     instant
 }
 
 // safe returns how long a lease that was asked for at a given moment may be
