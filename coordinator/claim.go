@@ -113,12 +113,7 @@ func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, how *call, chain *o
 	}
 	c.mode, c.conf, c.try, c.timed, c.turned = mode, conf, how.try, how.timed, false
 	if how.trace != nil {
-		x := &struct { // at one go
-			claimExtras
-			claimTrace
-		}{claimTrace: claimTrace{call: how.trace}}
-		x.trace = &x.claimTrace
-		c.more, c.kept = &x.claimExtras, true
+		c.traceBy(how.trace)
 	}
 	if fixed := chain.fixedOwner(); fixed != nil {
 		c.owner = fixed
@@ -127,6 +122,16 @@ func (a *actor) newClaim(mode lease.Mode, conf *mutexConfig, how *call, chain *o
 		c.owner = &c.self
 	}
 	return c
+}
+
+// traceBy gives the claim a trace.
+func (c *claim) traceBy(call *telemetry.Call) {
+	x := &struct { // at one go
+		claimExtras
+		claimTrace
+	}{claimTrace: claimTrace{call: call}}
+	x.trace = &x.claimTrace
+	c.more, c.kept = &x.claimExtras, true
 }
 
 // notePlace notes where the lock was called. The frames between are this one,

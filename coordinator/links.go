@@ -68,6 +68,12 @@ func (a *actor) unfollow(x *claimTrace) {
 	}
 }
 
+// tellBefore notes which hold was the last that ended here.
+func (a *actor) tellBefore(c *claim, now instant) {
+	a.told.before, a.told.ended = c.call(), now
+	a.traced = a.told.before != nil
+}
+
 // turnsOver notes, where a lease ends with callers waiting on, who was in their way
 // under it.
 func (a *actor) turnsOver() {

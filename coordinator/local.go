@@ -286,7 +286,8 @@ func (a *actor) cancel(c *claim, why telemetry.Outcome) (err error, refused bool
 func (a *actor) finish(c *claim, now instant) {
 	c.state, c.err, c.hold = over, ErrNotHeld, nil
 	a.unhold(c, now)
-	if c.timed || c.more != nil {
+	if c.timed || c.more != nil || a.traced {
+		a.tellBefore(c, now)
 		a.tellEnded(c, ErrReleased, now)
 	}
 	a.reuse(c)

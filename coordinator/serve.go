@@ -17,10 +17,6 @@ func (a *actor) hold(c *claim) {
 // unhold takes a claim out of the holds.
 func (a *actor) unhold(c *claim, now instant) {
 	a.holds.remove(c)
-	if c.more != nil || a.traced {
-		a.told.before, a.told.ended = c.call(), now
-		a.traced = a.told.before != nil
-	}
 	if c.listed {
 		a.hide(c)
 	}
@@ -221,6 +217,7 @@ func (a *actor) end(c *claim, err error, now instant) {
 	a.cur.dealt = 0 // its work may go on: who comes next gets a token of its own
 	c.state, c.err, c.hold = over, err, nil
 	a.unhold(c, now)
+	a.tellBefore(c, now)
 	a.tellEnded(c, err, now)
 	if x := c.more; x != nil {
 		for _, held := range x.contexts {
