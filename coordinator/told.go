@@ -14,8 +14,8 @@ import (
 
 // What is told of a key: who waited for whom, and what happened meanwhile. Most
 // calls are not traced, and cost a comparison here. What is told is put together
-// under the actor's mutex and handed on once it is free; spans begin on the
-// caller's goroutine and end on one of telemetry's.
+// under the actor's mutex and handed on once it is free. Spans begin where they are
+// asked for, or else on a goroutine of telemetry's, where they end.
 
 // told is what an actor keeps for telemetry. It is guarded by actor.mu.
 type told struct {
