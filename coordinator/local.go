@@ -271,7 +271,10 @@ func (a *actor) cancel(c *claim, why telemetry.Outcome) (err error, refused bool
 		c.state = over
 		a.giveUpOn(c)
 	case granted:
+		timed := c.timed
+		c.timed = false // nobody has had it
 		a.finish(c, now)
+		c.timed = timed
 	}
 	// Nothing but failures, or silence, since the call.
 	err = ErrNotAcquired

@@ -149,7 +149,11 @@ func (c *Call) Acquired(g Grant, wait func() Wait) {
 	c.grant, c.wait = &g, wait
 	early := c.early
 	c.mu.Unlock()
-	if !c.root && (g.Waited || c.all) {
+	switch {
+	case !g.Waited && !c.all:
+	case c.root:
+		c.t.spans.put(c.begin) // which makes that of the wait, too
+	default:
 		c.t.spans.put(func() { c.makeWait(wait()) })
 	}
 	if early != nil {

@@ -86,7 +86,8 @@ func (t *Telemetry) Config() Config { return t.conf }
 
 // Flush waits until all that has been told so far was handed on, or ctx ends.
 func (t *Telemetry) Flush(ctx context.Context) error {
-	for _, q := range []*queue{&t.spans, &t.soon, &t.raised} {
+	// A span that is begun late has another ended behind it.
+	for _, q := range []*queue{&t.soon, &t.spans, &t.spans, &t.raised} {
 		if err := q.flush(ctx); err != nil {
 			return err
 		}

@@ -266,7 +266,9 @@ func TestWaitForAnIdleLeaseLeadsNowhere(t *testing.T) {
 	require.NoError(t, hold.Unlock())
 	eventually(t, hangs, "it is taken back", func() bool { return inspect(t, b, "k").Holders[0].Trace == "" })
 	require.NoError(t, take(t, b.Mutex("k")).Unlock())
-	require.NoError(t, b.FlushTelemetry(t.Context()))
+	for _, c := range []*coordinator.Coordinator{a, b} {
+		require.NoError(t, c.FlushTelemetry(t.Context()))
+	}
 	waits := named(spans.all(), telemetry.SpanAcquire)
 	require.Len(t, waits, 2, "one for each process")
 	for _, wait := range waits {
