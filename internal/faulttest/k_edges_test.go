@@ -86,11 +86,14 @@ func TestTenThousandTracedWaitersMakeASpanEach(t *testing.T) {
 		require.LessOrEqual(t, len(e.Events), 70)
 	}
 	const half = waiters / 2
-	require.Equal(t, half+1, spans.begunSoFar()[telemetry.SpanHold])
 	require.LessOrEqual(t, outcomes[telemetry.Canceled], half)
 	require.LessOrEqual(t, outcomes[telemetry.Acquired], half+1)
 	dropped := m.collect(t, c).total(telemetry.MetricDropped, "", "")
-	require.EqualValues(t, waiters+1+half+1, dropped+int64(len(spans.all())), "%d were dropped", dropped)
+	begun := int64(spans.begunSoFar()[telemetry.SpanHold])
+	require.LessOrEqual(t, begun, int64(half+1))
+	require.GreaterOrEqual(t, begun+dropped, int64(half+1), "a span is begun when it is needed, and that is when it ends")
+	require.LessOrEqual(t, len(spans.all()), waiters+1+half+1)
+	require.GreaterOrEqual(t, dropped+int64(len(spans.all())), int64(waiters+1+half+1), "%d were dropped", dropped)
 	require.Less(t, dropped, int64(half))
 }
 
