@@ -57,7 +57,8 @@ type Config struct {
 	WaitAlarm time.Duration
 
 	// OnAlarm is told of each alarm, on a goroutine of its own, one after the
-	// other. While it does not return, alarms are dropped, and counted.
+	// other. While it does not return, some thousand alarms wait; more are dropped,
+	// and counted.
 	OnAlarm func(Alarm)
 
 	// AlarmStack has alarms tell where the lock was called. It costs about a
