@@ -171,7 +171,8 @@ func (s *service) state(w http.ResponseWriter, _ *http.Request) {
 func (s *service) flush() error {
 	ctx, cancel := context.WithTimeout(context.Background(), sendLimit)
 	defer cancel()
-	if err := s.export.flush(ctx); err != nil {
+	// First what the locks still have to tell the SDK, then what the SDK has.
+	if err := errors.Join(s.locks.FlushTelemetry(ctx), s.export.flush(ctx)); err != nil {
 		s.warn(err)
 	}
 	return nil
