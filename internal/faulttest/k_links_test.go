@@ -308,7 +308,7 @@ func TestTraceThatIsSentAgainDoesNotOutliveItsHold(t *testing.T) {
 		require.NoError(t, first.Unlock())
 		got := await(t, second, hangs, "the second")
 		require.NoError(t, got.err)
-		eventually(t, hangs, "it is to be taken back, whether the first was sent again or given up", func() bool { return takenBack.Load() > 0 })
+		eventually(t, hangs, "both are sent", func() bool { return said.Load() > 1 && takenBack.Load() > 0 })
 		eventually(t, soon, "it is taken back", func() bool { return inspect(t, onlooker, key).Holders[0].Trace == "" })
 		require.NoError(t, got.hold.Unlock())
 	}
