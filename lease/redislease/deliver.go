@@ -12,39 +12,67 @@ import (
 	"github.com/go-leasehold/leasehold/lease"
 )
 
-// deliver sends a batch in one go and answers it. What the server did not know
-// by name, and what was on a connection that broke, is sent once more.
+// maxSends is how often a call is sent at most: again where the server did not
+// know its script by name or the connection broke, and once more since the
+// client may send the second copy into that same connection. (It answers what
+// was under way before it notes that the connection is lost, so that who is
+// quick gets it once again.)
+const maxSends = 3
+
+// sending is a call on its way to the server, and how it goes there.
+type sending struct {
+	call   *call
+	how    manner
+	resent bool // an earlier copy may still arrive
+}
+
+// deliver sends a batch in one go and answers it.
 func (s *Store) deliver(l *lane, batch []*call) {
-	var commands []rueidis.Completed
-	sending := make([]*call, 0, len(batch))
+	calls := make([]sending, 0, len(batch))
 	for _, c := range batch {
 		if c.refusal != nil {
 			l.answer(c, lease.Reply{}, c.refusal)
 			continue
 		}
-		commands = s.commands(commands, &c.plan, byName)
-		sending = append(sending, c)
+		calls = append(calls, sending{call: c, how: byName})
 	}
-	if len(sending) == 0 {
-		return
+	for n := 1; len(calls) > 0; n++ {
+		calls = s.send(l, calls, n == maxSends)
+	}
+}
+
+// send sends calls in one go, and answers them but for those that are to be
+// sent again, which it returns.
+func (s *Store) send(l *lane, calls []sending, last bool) []sending {
+	var commands []rueidis.Completed
+	known := map[*script]bool{} // by the earlier ones of this pipeline
+	sizes := make([]int, len(calls))
+	for i, c := range calls {
+		if c.how == byText {
+			if known[c.call.plan.script] {
+				c.how = byName
+			}
+			known[c.call.plan.script] = true
+		}
+		before := len(commands)
+		commands = s.commands(commands, &c.call.plan, c.how)
+		sizes[i] = len(commands) - before
 	}
 	sent := time.Now()
 	results := s.exchange(l, commands)
-	var again []second
-	for _, c := range sending {
-		mine := results[:c.plan.size()]
-		results = results[len(mine):]
+	var again []sending
+	for i, c := range calls {
+		mine := results[:sizes[i]]
+		results = results[sizes[i]:]
 		// One that was answered meanwhile, for its time was up, must not arrive
 		// behind what its caller did then.
-		if then, ok := s.retry(c, mine); ok && !l.over(c) {
+		if then, ok := s.retry(c, mine); ok && !last && !l.over(c.call) {
 			again = append(again, then)
 		} else {
-			s.conclude(l, c, mine, sent, false)
+			s.conclude(l, c.call, mine, sent, c.resent)
 		}
 	}
-	if len(again) > 0 {
-		s.deliverAgain(l, again)
-	}
+	return again
 }
 
 // exchange has the client send commands, and notes whether anything was answered.
@@ -56,50 +84,25 @@ func (s *Store) exchange(l *lane, commands []rueidis.Completed) []rueidis.RedisR
 	return results
 }
 
-// second is a call to be sent once more.
-type second struct {
-	call   *call
-	how    manner
-	resent bool // the first copy may still arrive
-}
-
 // retry says whether, and how, a call is to be sent once more.
-func (s *Store) retry(c *call, results []rueidis.RedisResult) (second, bool) {
+func (s *Store) retry(c sending, results []rueidis.RedisResult) (sending, bool) {
 	err := results[0].Error()
 	if err == nil {
 		// A connection that broke behind the script's answer leaves the look
 		// with tracking undone, which is told as such.
-		return second{}, false
+		return sending{}, false
 	}
 	switch {
 	case code(err) == "NOSCRIPT":
-		return second{c, byText, false}, true
-	case code(err) == "TRYAGAIN" && c.request.Op == lease.Renew:
-		return second{c, bareLock, false}, true
+		c.how = byText
+	case code(err) == "TRYAGAIN" && c.call.request.Op == lease.Renew:
+		c.how = bareLock
 	case broken(err):
-		return second{c, byText, true}, true
+		c.how, c.resent = byText, true
+	default:
+		return sending{}, false
 	}
-	return second{}, false
-}
-
-func (s *Store) deliverAgain(l *lane, again []second) {
-	var commands []rueidis.Completed
-	known := map[*script]bool{} // by the earlier ones of this pipeline
-	sizes := make([]int, len(again))
-	for i, then := range again {
-		if then.how == byText && known[then.call.plan.script] {
-			then.how = byName
-		}
-		known[then.call.plan.script] = true
-		commands = s.commands(commands, &then.call.plan, then.how)
-		sizes[i] = then.call.plan.size()
-	}
-	sent := time.Now()
-	results := s.exchange(l, commands)
-	for i, then := range again {
-		s.conclude(l, then.call, results[:sizes[i]], sent, then.resent)
-		results = results[sizes[i]:]
-	}
+	return c, true
 }
 
 // conclude answers a call with what came back.

@@ -43,8 +43,8 @@
 // client-side caching. The package makes its own client, since much of what
 // makes a client fit for leases is fixed at its birth ([New] says what).
 // Requests are sent by a few goroutines in batches. A request whose connection
-// broke before the answer is sent once more; any other error is the caller's,
-// as an [Error], within a third of [Config.TTL]. What joins a queue waits while
+// broke before the answer is sent again, twice at most; any other error is the
+// caller's, as an [Error], within a third of [Config.TTL]. What joins a queue waits while
 // a lost inbox is being subscribed again, and fails with the reason where it
 // can't be.
 //

@@ -1,6 +1,7 @@
 package redislease_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -78,6 +80,48 @@ func TestReplyThatIsLostIsAskedForAgain(t *testing.T) {
 	p.event(lease.Disconnected)
 	p.event(lease.Connected)
 	p.do(lease.Held, renew("k", 1))
+}
+
+// TestCallWhoseConnectionBreaksTwice is answered all the same: the client can send a second copy into the connection
+// that broke under the first.
+func TestCallWhoseConnectionBreaksTwice(t *testing.T) {
+	server := redistest.Start(t)
+	option := server.Option()
+	var breaks atomic.Int64
+	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		return &refusing{Conn: conn, left: &breaks}, err
+	}
+	p := openWith(t, option, "p", redislease.Config{})
+	for n := range int64(4) {
+		breaks.Store(n)
+		reply, err := p.try(acquire("k", lease.Ticket(n+1)))
+		if n == 3 {
+			var failure *redislease.Error
+			require.ErrorAs(t, err, &failure)
+			break
+		}
+		require.NoError(t, err, "after %d breaks", n)
+		require.Equal(t, lease.Held, reply.Status)
+		require.Equal(t, n > 0, reply.Resent)
+		require.Zero(t, max(breaks.Load(), 0))
+		breaks.Store(0)
+		p.do(lease.Done, release("k", lease.Ticket(n+1)))
+	}
+}
+
+// refusing breaks instead of sending a script, as long as some breaks are left.
+type refusing struct {
+	net.Conn
+	left *atomic.Int64
+}
+
+func (r *refusing) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("EVAL")) && r.left.Add(-1) >= 0 {
+		_ = r.Close()
+		return 0, net.ErrClosed
+	}
+	return r.Conn.Write(b)
 }
 
 // lossy reads an answer and breaks instead of passing it on, once it is armed.

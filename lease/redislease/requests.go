@@ -222,11 +222,3 @@ func (s *Store) commands(to []rueidis.Completed, p *plan, how manner) []rueidis.
 	}
 	return to
 }
-
-// size is the number of commands of the plan.
-func (p *plan) size() int {
-	if len(p.watch) > 0 {
-		return 3
-	}
-	return 1
-}
