@@ -265,23 +265,24 @@ func (a *actor) cancel(c *claim, why telemetry.Outcome) (err error, refused bool
 	x := c.extras()
 	x.holder, x.outcome = a.holder(), why
 	c.hold = nil
+	left := c.state == granted // and nobody has had it
 	switch c.state {
 	case waiting:
 		a.dequeue(c)
 		c.state = over
 		a.giveUpOn(c)
 	case granted:
-		timed := c.timed
-		c.timed = false // nobody has had it
+		c.timed = false // the wait is recorded already
 		a.finish(c, now)
-		c.timed = timed
 	}
 	// Nothing but failures, or silence, since the call.
 	err = ErrNotAcquired
 	if a.cur.phase != held && a.heard < c.since && (a.failing != 0 || a.flight != nil && a.flight.sent <= c.since) {
 		err, x.outcome = a.unavailable(), telemetry.Unavailable
 	}
-	a.stats.failed(x.outcome)
+	if !left { // a call is counted once, and that one is among the grants
+		a.stats.failed(x.outcome)
+	}
 	return err, false
 }
 

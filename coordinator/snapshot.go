@@ -30,7 +30,8 @@ type Stats struct {
 	Orphans   uint64 // stray tickets released
 	Abandoned uint64 // holds garbage-collected while they were held
 
-	// Calls that came to nothing.
+	// Calls that came to nothing. One that left in the instant of its grant is among
+	// the grants.
 	Busy        uint64 // TryLocks of a key that somebody else has
 	TimedOut    uint64 // by TryLockFor, or by the deadline of their context
 	Canceled    uint64 // by their context

@@ -130,16 +130,17 @@ func TestContentionIsSeen(t *testing.T) {
 	}
 	t.Logf("%v, %v", paths, outcomes)
 	require.Equal(t, granted, outcomes[telemetry.Acquired]+paths[telemetry.PathRetained], "who did not enter at once has waited")
-	left := n.timeout.Load() + n.canceled.Load()
-	require.GreaterOrEqual(t, granted, n.acquired.Load())
-	require.LessOrEqual(t, granted, n.acquired.Load()+left, "a call that leaves in the instant of its grant may be among both")
 	require.Equal(t, granted-paths[telemetry.PathRetained], counted[telemetry.Acquired])
 	for _, o := range []telemetry.Outcome{telemetry.Busy, telemetry.Timeout, telemetry.Canceled} {
 		require.Equal(t, outcomes[o], counted[o], o)
 	}
 	require.Equal(t, n.busy.Load(), outcomes[telemetry.Busy])
-	require.Equal(t, n.timeout.Load(), outcomes[telemetry.Timeout])
-	require.Equal(t, n.canceled.Load(), outcomes[telemetry.Canceled])
+	// A call that left in the instant of its grant is one of those that were granted.
+	late := granted - n.acquired.Load()
+	lateTimeout, lateCanceled := n.timeout.Load()-outcomes[telemetry.Timeout], n.canceled.Load()-outcomes[telemetry.Canceled]
+	require.GreaterOrEqual(t, lateTimeout, int64(0))
+	require.GreaterOrEqual(t, lateCanceled, int64(0))
+	require.Equal(t, late, lateTimeout+lateCanceled)
 	require.Positive(t, paths[telemetry.PathRedis])
 	require.Equal(t, paths[telemetry.PathLocal], now.total(telemetry.MetricHandoffs, telemetry.AttrHandoff, "local"))
 	require.Equal(t, n.acquired.Load(), now.total(telemetry.MetricHold, telemetry.AttrOutcome, string(telemetry.Released)))
