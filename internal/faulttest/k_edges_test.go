@@ -98,13 +98,14 @@ func TestTenThousandTracedWaitersMakeASpanEach(t *testing.T) {
 }
 
 // K2: a call that leaves in the very instant of its grant has one span that says what the caller was told, and a hold's
-// span only if the caller had the hold.
+// span only if the caller had the hold. It is counted once.
 func TestCallThatLeavesInTheInstantOfItsGrantIsTold(t *testing.T) {
 	t.Parallel()
 	c, spans, _ := traced(t, telemetry.Config{}, coordinator.WithRetention(0))
 	tracer := spans.provider().Tracer("requests")
 	said := map[spanID]error{}
-	for range rounds(300, 20_000) {
+	calls := rounds(300, 20_000)
+	for range calls {
 		hold := take(t, c.Mutex("k"))
 		ctx, cancel := context.WithCancel(t.Context())
 		ctx, span := tracer.Start(ctx, "request")
@@ -119,6 +120,8 @@ func TestCallThatLeavesInTheInstantOfItsGrantIsTold(t *testing.T) {
 		}
 		span.End()
 	}
+	counted := stats(c)
+	require.EqualValues(t, 2*calls, counted.Grants+counted.Canceled, "each once")
 	ended := flushed(t, c, spans)
 	holds := map[spanID]int{}
 	for _, e := range named(ended, telemetry.SpanHold) {
