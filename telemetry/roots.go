@@ -12,12 +12,17 @@ type roots struct {
 	perSecond int
 	base      time.Time
 	next      atomic.Int64 // ns since base; where the allowance of a second would be used up to
+	spent     atomic.Bool  // until a timer ends it: there is none left
 }
 
+// restFor is for how long nobody looks at the clock once the allowance is spent. It
+// is spent where locks are so many that the look would cost more than all else.
+const restFor = 10 * time.Millisecond
+
 // take says whether one more may begin. (The generic cell rate algorithm: an
-// allowance of one second, filled evenly.)
+// allowance of one second, filled evenly, but for the rest.)
 func (r *roots) take() bool {
-	if r.perSecond == 0 {
+	if r.perSecond == 0 || r.spent.Load() {
 		return false
 	}
 	now := int64(time.Since(r.base))
@@ -25,6 +30,9 @@ func (r *roots) take() bool {
 		next := r.next.Load()
 		after := r.after(next, now)
 		if after > now+int64(time.Second) {
+			if r.spent.CompareAndSwap(false, true) {
+				time.AfterFunc(restFor, func() { r.spent.Store(false) })
+			}
 			return false
 		}
 		if r.next.CompareAndSwap(next, after) {
@@ -35,7 +43,7 @@ func (r *roots) take() bool {
 
 // left says whether one more might.
 func (r *roots) left() bool {
-	if r.perSecond == 0 {
+	if r.perSecond == 0 || r.spent.Load() {
 		return false
 	}
 	now := int64(time.Since(r.base))
