@@ -76,8 +76,8 @@ func (o *observables) make(m metric.Meter) (err error) {
 	return err
 }
 
-// Observe has the totals read whenever somebody collects metrics, until Close.
-// lines is how many log lines were dropped.
+// Observe has the totals read whenever somebody collects metrics. After Close their
+// last values are told. lines is how many log lines were dropped.
 func (t *Telemetry) Observe(totals func() []Totals, lines func() int64) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -88,19 +88,30 @@ func (t *Telemetry) Observe(totals func() []Totals, lines func() int64) (err err
 	if err := o.make(t.meter); err != nil {
 		return err
 	}
-	r, err := t.meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
-		all := totals()
-		t.settle(ctx)
-		for _, x := range all {
-			o.observe(to, &x)
+	counted := func(all []Totals, to metric.Observer) {
+		for i := range all {
+			o.since(to, &all[i])
 		}
 		for _, x := range t.classes.stocks() {
 			o.stock.observe(to, x)
 		}
 		to.ObserveInt64(o.dropped, t.dropped.Load()+lines())
-		return nil
-	}, o.all()...)
-	t.registration = r
+	}
+	w := &watcher{}
+	w.set(func(ctx context.Context, to metric.Observer) {
+		all := totals()
+		t.settle(ctx)
+		for i := range all {
+			o.now(to, &all[i])
+		}
+		counted(all, to)
+	})
+	t.registration, err = t.meter.RegisterCallback(w.watch, o.all()...)
+	t.retire = func() {
+		r := &remains{}
+		counted(totals(), r)
+		w.set(r.tell)
+	}
 	return err
 }
 
@@ -114,7 +125,17 @@ func (t *Telemetry) settle(ctx context.Context) {
 	_ = t.soon.flush(ctx) // what is late is in the next collection
 }
 
-func (o *observables) observe(to metric.Observer, x *Totals) {
+// now tells what there is at the moment.
+func (o *observables) now(to metric.Observer, x *Totals) {
+	of := metric.WithAttributeSet(attribute.NewSet(AttrClass.String(x.Class.name)))
+	to.ObserveInt64(o.waiters, x.Waiters, of)
+	to.ObserveInt64(o.holds, x.Holds, of)
+	to.ObserveInt64(o.leases, x.Leases, of)
+	to.ObserveInt64(o.keys, x.Keys, of)
+}
+
+// since tells what was counted since the beginning.
+func (o *observables) since(to metric.Observer, x *Totals) {
 	class := AttrClass.String(x.Class.name)
 	by := func(more ...attribute.KeyValue) metric.ObserveOption {
 		return metric.WithAttributeSet(attribute.NewSet(append(more, class)...))
@@ -122,10 +143,6 @@ func (o *observables) observe(to metric.Observer, x *Totals) {
 	path := func(p Path, n uint64) { to.ObserveInt64(o.grants, int64(n), by(AttrPath.String(string(p)))) }
 	wait := func(end Outcome, n uint64) { to.ObserveInt64(o.waits, int64(n), by(AttrOutcome.String(string(end)))) }
 	of := by()
-	to.ObserveInt64(o.waiters, x.Waiters, of)
-	to.ObserveInt64(o.holds, x.Holds, of)
-	to.ObserveInt64(o.leases, x.Leases, of)
-	to.ObserveInt64(o.keys, x.Keys, of)
 	path(PathRetained, x.Retained)
 	path(PathPassed, x.Passed)
 	path(PathLocal, x.Local)

@@ -21,7 +21,8 @@ type Telemetry struct {
 	log  *slog.Logger
 	instruments
 	classes      classes
-	registration metric.Registration
+	registration metric.Registration // of Observe; nil: there is none
+	retire       func()              // has only the last totals told from then on; nil: there are none
 
 	// What Look has found.
 	active atomic.Bool // somebody wants spans or durations
@@ -95,15 +96,18 @@ func (t *Telemetry) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close hands on what is left, for at most grace where a receiver hangs.
+// Close hands on what is left, for at most grace where a receiver hangs. What was
+// counted stays in the provider's collections.
 func (t *Telemetry) Close(grace time.Duration) {
-	if t.registration != nil {
-		func() {
-			defer func() { _ = recover() }()
-			_ = t.registration.Unregister() // there is nobody to tell of a failure
-		}()
-	}
 	closeQueues(grace, &t.spans, &t.soon, &t.raised)
+	if t.retire != nil {
+		t.retire()
+	}
+	if t.registration == nil || t.enabled() {
+		return
+	}
+	defer func() { _ = recover() }()
+	_ = t.registration.Unregister() // nobody collects, and there is nobody to tell of a failure
 }
 
 // tracer is a provider's, and whether it makes anything.
