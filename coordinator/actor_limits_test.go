@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leasehold/leasehold/lease"
+	"github.com/go-leasehold/leasehold/telemetry"
 )
 
 // Bad input is refused with an error that says the value and the limit, before
@@ -43,6 +44,7 @@ func TestOptionsHaveLimits(t *testing.T) {
 		"prefix with empty tag":  {WithKeyPrefix("a{}b"), []string{"WithKeyPrefix", "a{}b"}},
 		"prefix turned round":    {WithKeyPrefix("}a{"), []string{"WithKeyPrefix", "}a{"}},
 		"prefix with two tags":   {WithKeyPrefix("{a}{b}"), []string{"WithKeyPrefix", "{a}{b}"}},
+		"trace URL":              {WithTelemetry(telemetry.Config{TraceURL: "http://t/"}), []string{"WithTelemetry", "http://t/", "{trace}"}},
 	}
 	for name, b := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -56,6 +58,8 @@ func TestOptionsHaveLimits(t *testing.T) {
 			require.ErrorIs(t, err, ErrInvalid)
 		})
 	}
+	_, err := configure([]Option{bad["trace URL"].opt})
+	require.ErrorIs(t, err, telemetry.ErrConfig)
 	for name, opt := range map[string]Option{
 		"TTL at the floor": WithTTL(MinTTL), "TTL at the ceiling": func(c *config) { c.ttl, c.tokenRetention = MaxTTL, MaxTTL },
 		"no retention": WithRetention(0), "budget 1": WithHandoff(1, 0), "budget 65536": WithHandoff(65536, 0),

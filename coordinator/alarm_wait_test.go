@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -228,5 +229,6 @@ func TestLateRenewalIsAnEventOfTheHold(t *testing.T) {
 		unlock(t, h)
 		hold := r.under(c, span.SpanContext(), telemetry.SpanHold)
 		require.Equal(t, []string{telemetry.EventRenewalLate}, happened(hold))
+		require.Equal(t, []attribute.KeyValue{telemetry.AttrAlarm.String("late_renewal")}, hold.Events[0].Attributes)
 	})
 }

@@ -38,7 +38,7 @@ func (a *actor) tellRenewed(due, until, now instant) {
 		return
 	}
 	t.late = true
-	a.tell(telemetry.EventRenewalLate, now)
+	a.tell(telemetry.EventRenewalLate, now, telemetry.AttrAlarm.String(string(telemetry.LateRenewal)))
 	alarm := a.alarm(nil, telemetry.LateRenewal, due, now, t.ttl/3)
 	alarm.Owner, alarm.Mode = lease.Owner(a.c.id, t.ticket), t.mode.String()
 	var of *telemetry.Call

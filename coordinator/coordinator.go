@@ -99,7 +99,7 @@ func open(store lease.Store, conf config, journal *journal) (*Coordinator, error
 	tel, err := telemetry.New(conf.telemetry, journal.log())
 	if err != nil {
 		journal.end()
-		return nil, invalid("WithTelemetry: %v", err) // not reached: the options were validated
+		return nil, invalid("WithTelemetry: %w", err) // not reached: the options were validated
 	}
 	c := &Coordinator{
 		conf:     conf,

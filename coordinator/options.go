@@ -76,7 +76,7 @@ func (c *config) validate() error {
 		return invalid("WithTokenRetention(%v) is under the limit of %v: a second, and the TTL", c.tokenRetention, max(c.ttl, time.Second))
 	}
 	if err := c.telemetry.Validate(); err != nil {
-		return invalid("WithTelemetry: %v", err)
+		return invalid("WithTelemetry: %w", err)
 	}
 	return validPrefix(c.prefix)
 }
