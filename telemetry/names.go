@@ -81,10 +81,10 @@ const (
 	MetricHold     = "leasehold.hold.duration"    // histogram, s: class, mode, outcome
 	MetricLateness = "leasehold.renewal.lateness" // histogram, s: how long after a third of the TTL a renewal was in
 
-	MetricWaiters = "leasehold.waiters" // {waiter}: callers waiting now; class
-	MetricHolds   = "leasehold.holds"   // {lock}: holds now; class
-	MetricLeases  = "leasehold.leases"  // {lease}: leases that the process has now, idle ones included; class
-	MetricKeys    = "leasehold.keys"    // {key}: keys that the process knows of now; class
+	MetricWaiters = "leasehold.waiter.count" // {waiter}: callers waiting now; class
+	MetricHolds   = "leasehold.hold.count"   // {lock}: holds now; class
+	MetricLeases  = "leasehold.lease.count"  // {lease}: leases that the process has now, idle ones included; class
+	MetricKeys    = "leasehold.key.count"    // {key}: keys that the process knows of now; class
 
 	MetricGrants         = "leasehold.grants"          // {lock}: class, path
 	MetricWaits          = "leasehold.waits"           // {wait}: calls that did not enter at once; class, outcome
