@@ -12,7 +12,8 @@ import (
 
 // Config says what is told, and to whom. The zero Config tells the global
 // providers of OpenTelemetry, in one class of keys, and raises an alarm for a
-// hold of 10 s.
+// hold of 10 s: that is logged also where there is no SDK, and so no spans and no
+// metrics.
 type Config struct {
 	// TracerProvider and MeterProvider make the spans and metrics. nil: the
 	// global ones, also where these are set later, which is noticed within a
