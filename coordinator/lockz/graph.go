@@ -9,10 +9,12 @@ import (
 
 // graph is who waits for whom among the callers of this process. What can be in a
 // cycle is a call that waits and comes with an owner: somebody may wait for what
-// that owner holds.
+// that owner holds. So can the first writer of a queue, whoever it is: the readers
+// behind it wait for it.
 type graph struct {
-	keys  []coordinator.KeySnapshot
-	waits []spot
+	keys    []coordinator.KeySnapshot
+	writers []int // of each key: the place of the first writer in its queue, or -1
+	waits   []spot
 	// Of each owner that waits: its waits, as indices, and its holds.
 	waitsOf map[int][]int
 	holdsOf map[int][]spot
@@ -25,10 +27,15 @@ type spot struct{ key, at int }
 
 // newGraph looks through a snapshot's keys.
 func newGraph(keys []coordinator.KeySnapshot) *graph {
-	g := &graph{keys: keys, waitsOf: map[int][]int{}, holdsOf: map[int][]spot{}, stuck: map[spot]bool{}}
+	g := &graph{
+		keys: keys, writers: make([]int, len(keys)),
+		waitsOf: map[int][]int{}, holdsOf: map[int][]spot{}, stuck: map[spot]bool{},
+	}
 	for k := range keys {
+		writer := firstWriter(keys[k].Waiters)
+		g.writers[k] = writer
 		for at, w := range keys[k].Waiters {
-			if len(w.Owners) == 0 {
+			if len(w.Owners) == 0 && at != writer {
 				continue
 			}
 			for _, owner := range w.Owners {
@@ -135,13 +142,13 @@ func (g *graph) enteredBySelf(s spot) bool {
 }
 
 // writersAhead returns, for each wait, the first wait of a writer before it in the
-// queue of its key, if that is in the graph.
+// queue of its key.
 func (g *graph) writersAhead() map[int]int {
 	ahead := map[int]int{}
 	key, writer, at := -1, -1, -1
 	for i, s := range g.waits { // key by key, in the order of their queues
 		if s.key != key {
-			key, writer, at = s.key, -1, g.firstWriter(s.key)
+			key, writer, at = s.key, -1, g.writers[s.key]
 		}
 		if s.at == at {
 			writer = i
@@ -152,10 +159,23 @@ func (g *graph) writersAhead() map[int]int {
 	return ahead
 }
 
-// firstWriter returns the place of the first writer in a key's queue, or -1.
-func (g *graph) firstWriter(k int) int {
-	for at, w := range g.keys[k].Waiters {
-		if w.Mode == lease.Exclusive && !w.Try {
+// behind returns the writer for whom a reader waits, before it in the queue, or nil:
+// it waits for a holder.
+func (g *graph) behind(s spot) *coordinator.WaiterSnapshot {
+	w := g.waiter(s)
+	if w.Try || w.Mode != lease.Shared || g.written(s.key) {
+		return nil
+	}
+	if at := g.writers[s.key]; at >= 0 && at < s.at {
+		return &g.keys[s.key].Waiters[at]
+	}
+	return nil
+}
+
+// firstWriter returns the place of the first writer in a queue, or -1.
+func firstWriter(queue []coordinator.WaiterSnapshot) int {
+	for at := range queue {
+		if queue[at].Mode == lease.Exclusive && !queue[at].Try {
 			return at
 		}
 	}

@@ -128,8 +128,43 @@ func TestAReaderWaitsForTheWriterBeforeIt(t *testing.T) {
 			"is next to get catalog, waits for catalog", "has catalog, waits for b", "has b, waits for catalog",
 		}, steps(p.Cycles[0]))
 		require.Positive(t, p.Cycles[0].Steps[0].Caller)
+		require.Equal(t, p.Cycles[0].Steps[0].Caller, p.Waits[1].Behind.Callers[0])
 		body := s.get("/").Body.String()
 		shows(t, body, "is next to get")
+		shows(t, body, fmt.Sprintf("to read, behind caller %d, a writer", p.Cycles[0].Steps[0].Caller))
+	})
+}
+
+// The writer in the middle may be anybody: it holds nothing, and all the same who
+// stands behind it waits for it.
+func TestAReaderWaitsForAWriterWhoHoldsNothing(t *testing.T) {
+	onStage(t, func(t *testing.T, s *scene) {
+		reads := s.read(s.ctx, "catalog")
+		s.queueTo(s.ctx, "catalog", lease.Exclusive)
+		s.queueTo(s.ctx, "catalog", lease.Exclusive) // waits, too, and holds up nobody who isn't
+		time.Sleep(time.Second)
+		other := s.lock(s.ctx, "b")
+		s.queueTo(other, "catalog", lease.Shared) // behind those writers
+		time.Sleep(time.Second)
+		s.queue(reads, "b")
+		time.Sleep(time.Second)
+		p := s.json("/?format=json")
+		require.Len(t, p.Cycles, 1)
+		require.Equal(t, []string{
+			"is next to get catalog, waits for catalog", "has catalog, waits for b", "has b, waits for catalog",
+		}, steps(p.Cycles[0]))
+		require.Zero(t, p.Cycles[0].Steps[0].Caller)
+		require.Zero(t, p.Cycles[0].More)
+		require.True(t, p.Waits[0].Cycle, "the first writer's")
+		require.False(t, p.Waits[1].Cycle)
+		require.Nil(t, p.Waits[0].Behind)
+		reader := p.Waits[2]
+		require.Equal(t, "shared", reader.Mode)
+		require.Empty(t, reader.For)
+		require.Equal(t, &Waiter{Mode: "exclusive", Age: 3, Since: p.At.Add(-3 * time.Second)}, reader.Behind)
+		body := s.get("/").Body.String()
+		shows(t, body, "A caller is next to get")
+		shows(t, body, "waits for 2.0 s, to read, behind a writer, in a deadlock")
 	})
 }
 

@@ -91,6 +91,7 @@ type Twig struct {
 	Mode   string
 	Age    Seconds
 	Cycle  bool
+	Behind *Waiter // of a reader: the writer before it
 	Held   []Branch
 }
 
@@ -152,6 +153,10 @@ func (p *picture) branch(b *branch) Branch {
 		twig := Twig{Mode: w.Mode.String(), Age: seconds(w.Waited), Cycle: p.graph.stuck[t.wait]}
 		if len(w.Owners) > 0 {
 			twig.Caller = p.caller(w.Owners[0])
+		}
+		if writer := p.graph.behind(t.wait); writer != nil {
+			behind := p.waiter(writer)
+			twig.Behind = &behind
 		}
 		for _, held := range t.held {
 			twig.Held = append(twig.Held, p.branch(held))

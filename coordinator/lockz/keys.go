@@ -134,13 +134,17 @@ func (p *picture) key(r rank) Key {
 	}
 	key.MoreWaiters = max(len(k.Waiters)-p.asked.each, 0)
 	for i := range k.Waiters[:len(k.Waiters)-key.MoreWaiters] {
-		w := &k.Waiters[i]
-		key.Waiters = append(key.Waiters, Waiter{
-			Callers: p.callersOf(w.Owners), Mode: w.Mode.String(), Try: w.Try, Age: seconds(w.Waited),
-			Since: p.At.Add(-w.Waited), Place: clip(w.Place),
-		})
+		key.Waiters = append(key.Waiters, p.waiter(&k.Waiters[i]))
 	}
 	return key
+}
+
+// waiter returns one waiting call.
+func (p *picture) waiter(w *coordinator.WaiterSnapshot) Waiter {
+	return Waiter{
+		Callers: p.callersOf(w.Owners), Mode: w.Mode.String(), Try: w.Try, Age: seconds(w.Waited),
+		Since: p.At.Add(-w.Waited), Place: clip(w.Place),
+	}
 }
 
 // elsewhere says that there is more of an owner than one hold: it was numbered

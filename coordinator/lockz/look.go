@@ -182,6 +182,10 @@ func (p *picture) wait(s spot) Wait {
 			}
 		}
 	}
+	if writer := p.graph.behind(s); writer != nil {
+		behind := p.waiter(writer)
+		wait.Behind = &behind
+	}
 	for i := range k.Holds {
 		hold := &k.Holds[i]
 		if len(wait.For) == p.asked.each {

@@ -142,6 +142,7 @@ type Wait struct {
 	Callers []int   `json:"callers,omitempty"` // who it is made by
 	Has     []Name  `json:"has,omitempty"`     // keys that these hold
 	For     []int   `json:"for,omitempty"`     // callers who hold the key
+	Behind  *Waiter `json:"behind,omitempty"`  // of a reader: the writer before it, who is next
 	Holder  string  `json:"holder,omitempty"`  // another process that has it
 	Cycle   bool    `json:"cycle,omitempty"`   // it is in one of the Page's cycles
 }
