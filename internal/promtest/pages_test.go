@@ -50,10 +50,17 @@ type panel struct {
 	Targets     []struct{ Expr, LegendFormat string }
 }
 
+// variable is what can be chosen of.
+type variable struct {
+	Name, Type, Definition, AllValue string
+
+	Query json.RawMessage // of a data source it is a word, of a query an object
+}
+
 type board struct {
 	Panels     []panel
 	Templating struct {
-		List []struct{ Name, Type, Definition, AllValue string }
+		List []variable
 	}
 }
 

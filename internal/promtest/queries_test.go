@@ -32,6 +32,7 @@ func TestEveryQueryHasAnAnswer(t *testing.T) {
 	for _, q := range alerted(t) {
 		s.readsWhatIsThere(t, q)
 	}
+	s.offersAll(t)
 }
 
 // everythingHappens has all troubles within five minutes, as what is asked for is of the last five.
@@ -67,7 +68,7 @@ func sale(t *testing.T, end time.Time) (samples []sample) {
 	t.Helper()
 	server, p := redistest.Start(t), newProcess(t, "c")
 	locks, err := coordinator.New(server.Option(),
-		coordinator.WithTelemetry(telemetry.Config{MeterProvider: p.provider}))
+		coordinator.WithTelemetry(telemetry.Config{MeterProvider: p.provider, KeyClass: classOf})) // a class that has no locks
 	require.NoError(t, err)
 	defer func() { _ = locks.Close(context.Background()) }() // which may find that the server is not back
 	stock, err := segment.NewStock(locks, "sku:9", segment.Config{Segments: 2})

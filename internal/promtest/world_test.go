@@ -48,7 +48,7 @@ func (w *world) options(process int) []coordinator.Option {
 		coordinator.WithTTL(ttl), coordinator.WithLogger(slog.New(slog.DiscardHandler)),
 		coordinator.WithTelemetry(telemetry.Config{
 			MeterProvider: w.scraped[process].provider,
-			KeyClass:      func(key string) string { return strings.Split(key, ":")[0] },
+			KeyClass:      classOf,
 			OnAlarm: func(a telemetry.Alarm) {
 				if a.Class == "panic" {
 					panic("a callback of the user's")
@@ -56,6 +56,12 @@ func (w *world) options(process int) []coordinator.Option {
 			},
 		}),
 	}
+}
+
+// classOf has "order:1" be of the class "order".
+func classOf(key string) string {
+	class, _, _ := strings.Cut(key, ":")
+	return class
 }
 
 // pass lets time pass, with a scrape every 15 s.
