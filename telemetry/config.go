@@ -24,8 +24,10 @@ type Config struct {
 	// KeyClass names the class of a key: what metrics and spans show in the
 	// place of the key. It must have few values: the first [MaxClasses] of them
 	// are kept apart, the rest is [OtherClass], as are all keys where KeyClass is
-	// nil, and a key for which it returns "" or panics. It is called on the
-	// goroutine that locks, once for each time that the key comes into use.
+	// nil, and a key for which it returns "" or panics. Names are cut at
+	// [MaxClassName] bytes, so that two which begin alike for so long are one class.
+	// It is called on the goroutine that locks, once for each time that the key
+	// comes into use.
 	//
 	// Of segmented locks and of stock it gets the name, and not the keys that are made
 	// of that: see coordinator.ClassAs. It is called once for each handle on a stock.
@@ -58,8 +60,8 @@ type Config struct {
 	WaitAlarm time.Duration
 
 	// OnAlarm is told of each alarm, on a goroutine of its own, one after the
-	// other. While it does not return, some thousand alarms wait; more are dropped,
-	// and counted.
+	// other. While it does not return, 4096 alarms wait; what is more is dropped, and
+	// counted.
 	OnAlarm func(Alarm)
 
 	// AlarmStack has alarms tell where the lock was called. It costs about a
