@@ -40,7 +40,10 @@
 // wait itself, can end such a wait. Holds whose contexts are not handed down are
 // seen, too, but not as those of a call that waits.
 //
-// With fleet=1 the store is asked about keys that are waited for, 20 at most, and
-// what processes wait for each other is shown. What a process waits for and what it
-// has need not be the same caller's: its cycles are possible ones.
+// With fleet=1 the store is asked about keys that are waited for, 20 at most, half of
+// them such as other processes wait for, and two processes that wait for each other
+// are shown. A process knows of no other keys than its own, so that of a ring of
+// three or more it asks about its own part only. What a process waits for and what it
+// has need not be the same caller's: such cycles are possible ones. Those of waits
+// that are younger than a second are left out.
 package lockz

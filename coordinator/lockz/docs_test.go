@@ -26,6 +26,7 @@ func TestDocsHaveTheLimits(t *testing.T) {
 		fmt.Sprintf("| `refresh=` | %d |", defaultRefresh),
 		fmt.Sprintf("the page then stays for %d s at least |", fleetRefresh),
 		fmt.Sprintf("that somebody waits for, %d at most, the longest waits first, and for a second at most.", maxAsked),
+		fmt.Sprintf("Half of the\n%d are kept", maxAsked),
 		fmt.Sprintf("which waits for %.1f s and then", checkPatience.Seconds()),
 		fmt.Sprintf("more than %d bytes", maxKeyShown),
 	} {

@@ -27,20 +27,16 @@ type answer struct {
 
 // fleet fills in what the store says of other processes.
 func (p *picture) fleet(ctx context.Context, ranks []rank) {
-	var keys []string
+	chosen, more := p.choose(ranks)
+	p.Fleet = &Fleet{Keys: []FleetKey{}, More: more}
+	keys := make([]string, 0, len(chosen))
 	idle := map[string]bool{}
-	p.Fleet = &Fleet{Keys: []FleetKey{}}
-	for _, r := range ranks {
+	for _, r := range chosen {
 		k := &p.graph.keys[r.key]
-		switch {
-		case r.wait == 0 && !r.wanted:
-		case len(keys) == maxAsked:
-			p.Fleet.More++
-		default:
-			keys = append(keys, k.Key)
-			idle[k.Key] = len(k.Holds)+k.Readers == 0
-		}
+		keys = append(keys, k.Key)
+		idle[k.Key] = len(k.Holds)+k.Readers == 0
 	}
+	began := time.Now()
 	answers := inspect(ctx, keys, p.h.c.Inspect)
 	p.Fleet.At = time.Now()
 	var infos []lease.Info
@@ -50,8 +46,32 @@ func (p *picture) fleet(ctx context.Context, ranks []rank) {
 			infos = append(infos, a.info)
 		}
 	}
-	waits := processWaits(infos, p.Fleet.At, p.ID, func(key string) bool { return idle[key] })
-	p.Cycles = append(p.Cycles, fleetCycles(waits)...)
+	f := fleetLook{at: p.Fleet.At, least: max(p.Fleet.At.Sub(began), leastWait), here: p.ID, idle: idle}
+	p.Cycles = append(p.Cycles, fleetCycles(f.waits(infos))...)
+}
+
+// choose returns the keys that the store is asked about, and how many are left out.
+// Half of the room is for keys that other processes want: a ring leads through one of
+// these and one that a call here waits for, and there may be any number of either. Of
+// the latter those come first that another process has.
+func (p *picture) choose(ranks []rank) (chosen []rank, more int) {
+	var wanted, theirs, ours []rank
+	for _, r := range ranks {
+		switch {
+		case r.wanted:
+			wanted = append(wanted, r)
+		case r.wait > 0 && p.graph.keys[r.key].Phase != "held":
+			theirs = append(theirs, r)
+		case r.wait > 0:
+			ours = append(ours, r)
+		}
+	}
+	waited := append(theirs, ours...)
+	half := max(maxAsked/2, maxAsked-len(waited))
+	chosen = append(chosen, wanted[:min(len(wanted), half)]...)
+	chosen = append(chosen, waited[:min(len(waited), maxAsked-len(chosen))]...)
+	slices.SortFunc(chosen, trouble)
+	return chosen, len(wanted) + len(waited) - len(chosen)
 }
 
 // inspect asks the store about keys, all at the same time. What is not answered
@@ -112,8 +132,7 @@ func (h *handler) fleetKey(key string, a answer, at time.Time) FleetKey {
 }
 
 func (h *handler) process(owner string, mode lease.Mode, ttl time.Duration, since, at time.Time) Process {
-	id, _, _ := lease.ParseOwner(owner)
-	p := Process{Owner: clip(owner), Here: id == h.c.ID(), Mode: mode.String(), TTL: seconds(ttl), Since: since}
+	p := Process{Owner: clip(owner), Here: processOf(owner) == h.c.ID(), Mode: mode.String(), TTL: seconds(ttl), Since: since}
 	if !since.IsZero() {
 		p.Age = seconds(max(at.Sub(since), 0)) // by the store's clock, which may go before ours
 	}
@@ -136,41 +155,79 @@ type processWait struct {
 	mode           lease.Mode
 	age            Seconds
 	held           Seconds
-	token          uint64
 }
 
-// processWaits returns who waits for whom among processes. idle says that this
-// process has a key that nobody here uses: it gives it up when it hears of it.
-func processWaits(infos []lease.Info, at time.Time, here string, idle func(key string) bool) (waits []processWait) {
-	ago := func(t time.Time) Seconds {
-		if t.IsZero() {
-			return 0
-		}
-		return seconds(max(at.Sub(t), 0))
+// leastWait is how old the waits of processes must be to be called a possible
+// deadlock: where there is much to do each waits for the other all the time, for a
+// moment.
+const leastWait = time.Second
+
+// fleetLook is how the store's answers are looked at.
+type fleetLook struct {
+	at time.Time
+	// least is how old a wait or a hold must be to count. The keys were asked about
+	// one after the other: what is younger than that took may never have been so at one
+	// time with the rest.
+	least time.Duration
+	here  string
+	// idle has the keys that this process has and nobody here uses: it gives them up
+	// when it hears of who waits.
+	idle map[string]bool
+}
+
+// ago is how long ago something was, by the store's clock; 0 if that is not known.
+func (f *fleetLook) ago(t time.Time) Seconds {
+	if t.IsZero() {
+		return 0
 	}
+	return seconds(max(f.at.Sub(t), 0))
+}
+
+func (f *fleetLook) young(t time.Time) bool { return !t.IsZero() && f.at.Sub(t) < f.least }
+
+// waits returns who waits for whom among processes.
+func (f *fleetLook) waits(infos []lease.Info) (waits []processWait) {
 	for _, info := range infos {
-		for i, w := range info.Waiters[:min(len(info.Waiters), maxProcesses)] {
-			waiter, _, _ := lease.ParseOwner(w.Owner)
-			wait := processWait{waiter: waiter, key: info.Key, mode: w.Mode, age: ago(w.Since), token: info.Token}
-			read := w.Mode == lease.Shared
-			for _, holder := range info.Holders[:min(len(info.Holders), maxProcesses)] {
-				id, _, _ := lease.ParseOwner(holder.Owner)
-				if id == waiter || read && holder.Mode == lease.Shared || id == here && idle(info.Key) {
-					continue
-				}
-				wait.holder, wait.held = id, ago(holder.Since)
-				waits = append(waits, wait)
-				read = false // it need not look for a writer ahead
+		queue := info.Waiters[:min(len(info.Waiters), maxProcesses)]
+		ahead := slices.IndexFunc(queue, func(w lease.Waiter) bool { return w.Mode == lease.Exclusive })
+		for i, w := range queue {
+			if f.young(w.Since) {
+				continue
 			}
-			ahead := slices.IndexFunc(info.Waiters[:i], func(o lease.Waiter) bool { return o.Mode == lease.Exclusive })
-			if read && ahead >= 0 {
-				wait.holder, _, _ = lease.ParseOwner(info.Waiters[ahead].Owner)
-				wait.held = 0
-				waits = append(waits, wait)
+			of := f.behindHolders(info, w)
+			if len(of) == 0 && w.Mode == lease.Shared && ahead >= 0 && ahead < i && !f.young(queue[ahead].Since) {
+				of = append(of, processWait{holder: processOf(queue[ahead].Owner)})
+			}
+			for _, wait := range of {
+				wait.waiter, wait.key, wait.mode, wait.age = processOf(w.Owner), info.Key, w.Mode, f.ago(w.Since)
+				if wait.waiter != wait.holder {
+					waits = append(waits, wait)
+				}
 			}
 		}
 	}
 	return waits
+}
+
+// behindHolders returns a process's waits for those who have the key.
+func (f *fleetLook) behindHolders(info lease.Info, w lease.Waiter) (waits []processWait) {
+	for _, holder := range info.Holders[:min(len(info.Holders), maxProcesses)] {
+		id := processOf(holder.Owner)
+		switch {
+		case id == f.here && f.idle[info.Key]:
+		case w.Mode == lease.Shared && holder.Mode == lease.Shared:
+		case f.young(holder.Since):
+		default:
+			waits = append(waits, processWait{holder: id, held: f.ago(holder.Since)})
+		}
+	}
+	return waits
+}
+
+// processOf returns the process whose lease has that name.
+func processOf(owner string) string {
+	id, _, _ := lease.ParseOwner(owner)
+	return id
 }
 
 // fleetCycles returns a cycle of each knot of processes.

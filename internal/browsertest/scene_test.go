@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -117,7 +118,7 @@ func waiters(c *coordinator.Coordinator, key string) int {
 // until waits for something to happen in a process.
 func (s *shop) until(happened func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, happened, patience, time.Millisecond)
+	require.Eventually(s.t, happened, patience, 5*time.Millisecond)
 }
 
 // inUse fills the shop: what is held and waited for, here and there, a chain of
@@ -149,4 +150,23 @@ func (s *shop) inUse() {
 		}
 		return false
 	})
+	s.until(func() bool { return len(s.look("?fleet=1").Cycles) == 2 }) // that of processes has lasted
+}
+
+// look returns the page as JSON, or an empty one.
+func (s *shop) look(query string) (p lockz.Page) {
+	ctx, done := context.WithTimeout(context.Background(), patience)
+	defer done()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.page.URL+"/"+query, nil)
+	if err != nil {
+		return p
+	}
+	r.Header.Set("Accept", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return p
+	}
+	defer answer.Body.Close()
+	_ = json.NewDecoder(answer.Body).Decode(&p) // what isn't JSON is an empty one
+	return p
 }
