@@ -89,9 +89,16 @@ func exportsMetrics() bool {
 
 func exported() bool { return exportsTraces() || exportsMetrics() }
 
-// console tells whether the environment has exporters write to the standard output.
-func console() bool {
-	return os.Getenv("OTEL_TRACES_EXPORTER") == "console" || os.Getenv("OTEL_METRICS_EXPORTER") == "console"
+// exportable refuses exporters that the environment asks for and that three processes, whose output is read, can't have.
+func exportable() error {
+	switch {
+	case os.Getenv("OTEL_TRACES_EXPORTER") == "console" || os.Getenv("OTEL_METRICS_EXPORTER") == "console":
+		return errors.New("an exporter cannot be console: what the services write is their line to this process")
+	case os.Getenv("OTEL_METRICS_EXPORTER") == "prometheus":
+		return errors.New("an exporter cannot be prometheus: each of the three services would listen on the same port; " +
+			"send metrics by OTLP, which Prometheus receives (compose.yaml has it)")
+	}
+	return nil
 }
 
 func anySet(names ...string) bool {

@@ -84,8 +84,8 @@ func parse(args []string, out io.Writer) (settings, error) {
 // run plays the scenario, prints who waited for whom, and proves it. It fails where the spans say something else.
 func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 	logf := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
-	if console() {
-		return errors.New("an exporter cannot be console: what the services write is their line to this process")
+	if err := exportable(); err != nil {
+		return err
 	}
 	server, err := devredis.Use(ctx, s.redis, logf)
 	if err != nil {

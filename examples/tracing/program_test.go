@@ -119,6 +119,11 @@ func TestUsualVariablesAreHeeded(t *testing.T) {
 		require.Contains(t, progress, "cannot be console")
 	}
 
+	_, progress, code = programtest.Run(t, environment("OTEL_METRICS_EXPORTER=prometheus"), brief...)
+	require.Equal(t, 1, code)
+	require.Equal(t, 1, strings.Count(progress, "\n"), progress)
+	require.Contains(t, progress, "cannot be prometheus")
+
 	c := newCollector()
 	out, progress, code = programtest.Run(t, environment("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+c.byHTTP(t)+"/v1/traces",
 		"OTEL_SERVICE_NAME=shop"), brief...)
