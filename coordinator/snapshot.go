@@ -110,14 +110,18 @@ type HoldSnapshot struct {
 	Reads int           // of these, to read
 	Age   time.Duration // since the grant
 	Path  telemetry.Path
-	Trace trace.SpanContext // of the hold's span; not valid where it is not traced
+
+	// Trace is the hold's span; not valid where it is not traced, or where its span
+	// has not begun, which it has when the hold is 100 ms old, as a rule. A Snapshot
+	// that meets one has it begun, and does not wait for that.
+	Trace trace.SpanContext
 
 	// Owner numbers the identity that the hold belongs to, from 1: it is the same
 	// for all its holds, and in [WaiterSnapshot.Owners], in one Snapshot. 0: no
 	// context has it, so that there is nothing else of it.
 	Owner int
 
-	Place string // of the Lock call, with [WithDebug]
+	Place string // of the Lock call, with [WithDebug] or [telemetry.Config.AlarmStack]
 }
 
 // WaiterSnapshot is one waiting call of a [KeySnapshot].
@@ -131,7 +135,7 @@ type WaiterSnapshot struct {
 	// for what other goroutines do in their name. At most 64.
 	Owners []int
 
-	Place string // of the Lock call, with [WithDebug]
+	Place string // of the Lock call, with [WithDebug] or [telemetry.Config.AlarmStack]
 }
 
 // maxOwners bounds the identities that are told of a waiting call: a context may
@@ -184,14 +188,21 @@ func (c *Coordinator) Snapshot() Snapshot {
 	slices.SortFunc(actors, func(a, b *actor) int { return cmp.Compare(a.key, b.key) })
 	s.Keys = make([]KeySnapshot, 0, len(actors))
 	stats := make([]Stats, 0, len(actors))
-	who := identities{}
+	seen := sight{identities: identities{}, places: map[[placeDepth]uintptr]string{}}
 	for _, a := range actors {
-		k, counts, ok := a.snapshot(who)
+		k, counts, ok := a.snapshot(&seen)
 		if ok {
 			actors[len(stats)] = a
 			s.Keys = append(s.Keys, k)
 			stats = append(stats, counts)
 		}
+	}
+	if asleep := seen.asleep; len(asleep) > 0 {
+		c.tel.Soon(func() { // runs samplers, which may hang
+			for _, call := range asleep {
+				call.Hold()
+			}
+		})
 	}
 	c.past.Lock()
 	s.Stats = c.past.stats
@@ -204,21 +215,74 @@ func (c *Coordinator) Snapshot() Snapshot {
 	return s
 }
 
-func (a *actor) snapshot(who identities) (KeySnapshot, Stats, bool) {
-	k, calls, stats, ok := a.picture(who)
-	for i, call := range calls {
-		k.Holds[i].Trace = call.Hold() // which may run a sampler, so not under the mutex
+// sight is what one Snapshot has met so far.
+type sight struct {
+	identities
+	places map[[placeDepth]uintptr]string // written down once: most calls come from few places
+	asleep []*telemetry.Call              // of holds whose spans have not begun
+}
+
+const (
+	// placeDepth is more than what place writes down can depend on.
+	placeDepth = 8
+	// maxAsleep bounds the spans that one Snapshot has begun.
+	maxAsleep = 1000
+)
+
+// placed writes down where a call came from.
+func (s *sight) placed(pcs []uintptr) string {
+	if pcs == nil {
+		return ""
+	}
+	var key [placeDepth]uintptr
+	copy(key[:], pcs)
+	text, ok := s.places[key]
+	if !ok {
+		text = place(pcs)
+		s.places[key] = text
+	}
+	return text
+}
+
+// traced returns a hold's span, if it has begun.
+func (s *sight) traced(call *telemetry.Call) trace.SpanContext {
+	if call == nil {
+		return trace.SpanContext{}
+	}
+	span := call.Begun()
+	if !span.IsValid() && len(s.asleep) < maxAsleep {
+		s.asleep = append(s.asleep, call)
+	}
+	return span
+}
+
+func (a *actor) snapshot(seen *sight) (KeySnapshot, Stats, bool) {
+	k, rest, stats, ok := a.picture(seen.identities)
+	for i, call := range rest.calls {
+		k.Holds[i].Trace = seen.traced(call)
+	}
+	for i, pcs := range rest.holds {
+		k.Holds[i].Place = seen.placed(pcs)
+	}
+	for i, pcs := range rest.waiters {
+		k.Waiters[i].Place = seen.placed(pcs)
 	}
 	return k, stats, ok
 }
 
-// picture is the snapshot without traces. calls are those of the holds, if any of
-// them has one.
-func (a *actor) picture(who identities) (k KeySnapshot, calls []*telemetry.Call, _ Stats, _ bool) {
+// unwritten is what takes its time to be told, and so is not told under the mutex.
+// None of it is changed once it is there.
+type unwritten struct {
+	calls          []*telemetry.Call // of the holds, if any of them has one
+	holds, waiters [][]uintptr       // where they were called, if that is noted
+}
+
+// picture is the snapshot without what is told later.
+func (a *actor) picture(who identities) (k KeySnapshot, rest unwritten, _ Stats, _ bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone {
-		return k, nil, Stats{}, false // counted among the past
+		return k, rest, Stats{}, false // counted among the past
 	}
 	now := a.c.clock.now()
 	t := &a.cur
@@ -242,41 +306,53 @@ func (a *actor) picture(who identities) (k KeySnapshot, calls []*telemetry.Call,
 		k.Readers = a.gate.readers()
 		a.countPassed()
 	}
-	calls = k.list(a, who, now)
-	return k, calls, a.stats, true
+	k.list(a, who, now, &rest)
+	return k, rest, a.stats, true
 }
 
 // list fills in the holds and the waiters.
-func (k *KeySnapshot) list(a *actor, who identities, now instant) (calls []*telemetry.Call) {
+func (k *KeySnapshot) list(a *actor, who identities, now instant, rest *unwritten) {
 	if a.holds.n > 0 {
 		k.Holds = make([]HoldSnapshot, 0, a.holds.n)
 	}
 	for c := a.holds.first; c != nil; c = c.next {
 		k.Holds = append(k.Holds, HoldSnapshot{
 			Mode: c.mode, Token: c.token, Count: int(c.handles), Reads: int(c.handles - c.writes),
-			Age: now.sub(c.granted), Path: c.path.name(), Owner: who.holding(c), Place: c.placed(),
+			Age: now.sub(c.granted), Path: c.path.name(), Owner: who.holding(c),
 		})
-		if c.call() != nil && calls == nil {
-			calls = make([]*telemetry.Call, len(k.Holds)-1, a.holds.n)
+		if c.call() != nil && rest.calls == nil {
+			rest.calls = make([]*telemetry.Call, len(k.Holds)-1, a.holds.n)
 		}
-		if calls != nil {
-			calls = append(calls, c.call())
+		if rest.calls != nil {
+			rest.calls = append(rest.calls, c.call())
+		}
+		if a.c.places {
+			rest.holds = append(rest.holds, c.pcs())
 		}
 	}
 	if a.waiting.n > 0 {
 		k.Waiters = make([]WaiterSnapshot, 0, a.waiting.n)
 	}
 	for c := a.waiting.first; c != nil; c = c.next {
-		k.Waiters = append(k.Waiters, WaiterSnapshot{
-			Mode: c.mode, Try: c.try, Waited: now.sub(c.since), Owners: who.waiting(c), Place: c.placed(),
-		})
+		k.Waiters = append(k.Waiters, WaiterSnapshot{Mode: c.mode, Try: c.try, Waited: now.sub(c.since), Owners: who.waiting(c)})
+		if a.c.places {
+			rest.waiters = append(rest.waiters, c.pcs())
+		}
 	}
-	return calls
+}
+
+// pcs returns where the claim was made, if that is noted.
+func (c *claim) pcs() []uintptr {
+	if c.more == nil {
+		return nil
+	}
+	return c.more.place
 }
 
 func (c *claim) placed() string {
-	if c.more == nil || c.more.place == nil {
+	pcs := c.pcs()
+	if pcs == nil {
 		return ""
 	}
-	return place(c.more.place)
+	return place(pcs)
 }

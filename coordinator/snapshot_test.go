@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -206,6 +207,9 @@ func TestSnapshotTellsPathTraceAndClass(t *testing.T) {
 		k := keyOf(t, c.Snapshot(), "order:1")
 		require.Equal(t, "order", k.Class)
 		require.Equal(t, telemetry.PathRedis, k.Holds[0].Path)
+		require.False(t, k.Holds[0].Trace.IsValid(), "nothing has asked for it yet")
+		synctest.Wait()
+		k = keyOf(t, c.Snapshot(), "order:1")
 		require.Equal(t, work.SpanContext().TraceID(), k.Holds[0].Trace.TraceID())
 		require.NotEqual(t, work.SpanContext().SpanID(), k.Holds[0].Trace.SpanID(), "the hold's span is below")
 		require.NoError(t, first.Unlock())
@@ -224,6 +228,68 @@ func TestSnapshotTellsPathTraceAndClass(t *testing.T) {
 		h, err := c.Mutex("order:1").Lock(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, keyOf(t, c.Snapshot(), "order:1").Class)
+		require.NoError(t, h.Unlock())
+	})
+}
+
+// A sampler that hangs is the user's, and holds up nobody who looks.
+func TestSnapshotDoesNotWaitForASampler(t *testing.T) {
+	forever := make(chan struct{})
+	provider := trace.NewTracerProvider(scopedSampler(func(p trace.SamplingParameters) trace.SamplingResult {
+		<-forever
+		return trace.AlwaysSample().ShouldSample(p)
+	}))
+	server := memlease.NewServer()
+	defer server.Close()
+	c, err := NewWithStore(server.Store(), WithTelemetry(telemetry.Config{TracerProvider: provider, Roots: -1}))
+	require.NoError(t, err)
+	h, err := c.Mutex("k").Lock(telemetry.Traced(t.Context()))
+	require.NoError(t, err)
+	for range 2 {
+		require.False(t, keyOf(t, c.Snapshot(), "k").Holds[0].Trace.IsValid())
+	}
+	close(forever)
+	require.Eventually(t, func() bool { return keyOf(t, c.Snapshot(), "k").Holds[0].Trace.IsValid() }, time.Minute, time.Millisecond)
+	require.NoError(t, h.Unlock())
+	require.NoError(t, c.Close(context.Background()))
+}
+
+// Where calls came from is written down when the key's mutex is free, once for all
+// that came from there.
+func TestSnapshotTellsPlaces(t *testing.T) {
+	for name, option := range map[string]Option{
+		"debug": WithDebug(), "alarms": WithTelemetry(telemetry.Config{AlarmStack: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, c *Coordinator) {
+				h, err := c.Mutex("k").Lock(t.Context())
+				require.NoError(t, err)
+				waits, cancel := context.WithCancel(t.Context())
+				for range 10 {
+					lockBehind(t, c.Mutex("k"), waits)
+				}
+				k := keyOf(t, c.Snapshot(), "k")
+				require.Contains(t, k.Holds[0].Place, "TestSnapshotTellsPlaces")
+				require.Len(t, k.Waiters, 10)
+				for _, w := range k.Waiters {
+					require.Contains(t, w.Place, "lockBehind")
+				}
+				a, _ := c.actors.Load("k")
+				picture, rest, _, _ := a.picture(identities{})
+				require.Empty(t, picture.Holds[0].Place+picture.Waiters[0].Place)
+				require.Len(t, rest.waiters, 10)
+				seen := sight{identities: identities{}, places: map[[placeDepth]uintptr]string{}}
+				a.snapshot(&seen)
+				require.Len(t, seen.places, 2)
+				cancel()
+				require.NoError(t, h.Unlock())
+			}, option)
+		})
+	}
+	inBubble(t, func(t *testing.T, c *Coordinator) {
+		h, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, keyOf(t, c.Snapshot(), "k").Holds[0].Place)
 		require.NoError(t, h.Unlock())
 	})
 }

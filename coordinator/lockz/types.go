@@ -113,8 +113,11 @@ type Hold struct {
 	Age    Seconds   `json:"age"`
 	Since  time.Time `json:"since"`
 	Path   string    `json:"path,omitempty"` // how it was granted: see telemetry.Path
-	Trace  *Trace    `json:"trace,omitempty"`
-	Place  string    `json:"place,omitempty"` // of the Lock call, with coordinator.WithDebug
+	Trace  *Trace    `json:"trace,omitempty"` // of a hold that is older than 100 ms, as a rule, or was looked at before
+
+	// Place is where Lock was called, with coordinator.WithDebug or
+	// telemetry.Config.AlarmStack.
+	Place string `json:"place,omitempty"`
 }
 
 // Trace is where a span is.
