@@ -47,7 +47,12 @@ func everything(t *testing.T) *process {
 	stocks := class.Stocks()
 	stocks.Batched(1)
 	for op := telemetry.OperationDeduct; op <= telemetry.OperationRestock; op++ {
-		stocks.Answered(op, telemetry.Done, 1, 1)
+		for _, o := range []telemetry.Outcome{
+			telemetry.Done, telemetry.Repeated, telemetry.Refused, telemetry.Expired, telemetry.Timeout, telemetry.Canceled,
+			telemetry.Uncertain, telemetry.Unavailable, telemetry.Closed, telemetry.SoldOut, telemetry.Limited,
+		} {
+			stocks.Answered(op, o, 1, 1)
+		}
 	}
 	for _, shared := range []bool{false, true} {
 		for _, o := range []telemetry.Outcome{
