@@ -21,8 +21,8 @@ func TestDocsHaveTheLimits(t *testing.T) {
 	require.NoError(t, err)
 	for _, row := range []string{
 		"| `q=` | |",
-		fmt.Sprintf("| `limit=` | %d | keys shown, up to %d;", defaultLimit, maxLimit),
-		fmt.Sprintf("| `each=` | %d | holds and waiting calls shown of a key, up to %d |", defaultEach, maxEach),
+		fmt.Sprintf("| `limit=` | %d | keys shown, up to %d (in the trees %d),", defaultLimit, maxLimit, maxBranches),
+		fmt.Sprintf("| `each=` | %d | holds and waiting calls shown of a key, up to %d;", defaultEach, maxEach),
 		fmt.Sprintf("| `refresh=` | %d |", defaultRefresh),
 		fmt.Sprintf("the page then stays for %d s at least |", fleetRefresh),
 		fmt.Sprintf("that somebody waits for, %d at most, the longest waits first, and for a second at most.", maxAsked),

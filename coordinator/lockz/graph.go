@@ -1,6 +1,7 @@
 package lockz
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-leasehold/leasehold/coordinator"
@@ -78,10 +79,16 @@ func (g *graph) number(took time.Duration) *nodes {
 	n := &nodes{g: g, keyOf: map[int]int{}, ownOf: map[int]int{}, owners: map[int]int{}}
 	n.next = make([][]int, len(g.waits))
 	writers := g.writersAhead()
+	var has map[int]bool // the owners who have the key
 	for i, s := range g.waits {
+		if i == 0 || s.key != g.waits[i-1].key {
+			has = g.ownersOf(s.key)
+		}
 		w := g.waiter(s)
 		switch {
-		case w.Try || w.Waited < took || g.enteredBySelf(s):
+		// An owner of the call has the key: a goroutine that works for the same caller
+		// came in first, and the call waits for that.
+		case w.Try || w.Waited < took || slices.ContainsFunc(w.Owners, func(owner int) bool { return has[owner] }):
 		case w.Mode == lease.Shared && !g.written(s.key):
 			if writer, ok := writers[i]; ok {
 				n.next[i] = append(n.next[i], writer)
@@ -128,17 +135,13 @@ func (g *graph) written(k int) bool {
 	return len(holds) > 0 && holds[0].Mode == lease.Exclusive
 }
 
-// enteredBySelf says that an owner of the call has the key: a goroutine that works
-// for the same caller came in first, and the call waits for that.
-func (g *graph) enteredBySelf(s spot) bool {
-	for _, owner := range g.waiter(s).Owners {
-		for _, has := range g.holdsOf[owner] {
-			if has.key == s.key {
-				return true
-			}
-		}
+// ownersOf returns the owners who have a key here.
+func (g *graph) ownersOf(key int) map[int]bool {
+	owners := map[int]bool{}
+	for i := range g.keys[key].Holds {
+		owners[g.keys[key].Holds[i].Owner] = true
 	}
-	return false
+	return owners
 }
 
 // writersAhead returns, for each wait, the first wait of a writer before it in the

@@ -1,6 +1,7 @@
 package lockz
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -229,10 +230,11 @@ func TestAKnotOfMany(t *testing.T) {
 	p.cycles(rings)
 	require.Len(t, p.Cycles[0].Steps, maxSteps)
 	require.Equal(t, n-maxSteps, p.Cycles[0].More)
-	trees, more := g.grow(everyKey(n))
-	require.NotEmpty(t, trees)
-	require.Positive(t, more+trees[0].more+n) // it ends, and is bounded
-	require.LessOrEqual(t, count(trees), maxBranches)
+	trees, more := g.grow(t.Context(), everyKey(n), room{maxBranches, defaultEach})
+	require.Len(t, trees, 1)
+	require.Zero(t, more)
+	require.Equal(t, maxDepth, count(trees), "it ends, and is bounded")
+	require.Equal(t, n-maxDepth, counted(trees), "and tells how many are left")
 
 	keys[0].Waiters = append(keys[0].Waiters, coordinator.WaiterSnapshot{Mode: lease.Exclusive, Owners: []int{2}, Waited: 2 * time.Hour})
 	g = newGraph(keys)
@@ -254,6 +256,17 @@ func count(trees []*branch) (n int) {
 		n++
 		for _, t := range b.open {
 			n += count(t.held)
+		}
+	}
+	return n
+}
+
+// counted is how many keys the trees have no room for.
+func counted(trees []*branch) (n int) {
+	for _, b := range trees {
+		n += b.more
+		for _, t := range b.open {
+			n += counted(t.held)
 		}
 	}
 	return n
@@ -336,11 +349,66 @@ func TestTreesHaveEachKeyOnce(t *testing.T) {
 		}
 		g := newGraph(keys)
 		g.rings(g.number(0))
-		trees, more := g.grow(everyKey(n))
+		trees, more := g.grow(t.Context(), everyKey(n), room{maxBranches, defaultEach})
 		require.Zero(t, more)
 		require.Equal(t, n, count(trees))
 		for _, b := range trees {
 			require.Equal(t, len(keys[b.key].Waiters), b.rest+len(b.open))
 		}
+		few := room{rapid.IntRange(1, 5).Draw(t, "keys shown"), rapid.IntRange(1, 2).Draw(t, "calls shown")}
+		trees, more = g.grow(t.Context(), everyKey(n), few)
+		require.LessOrEqual(t, count(trees), few.keys)
+		require.Equal(t, n, count(trees)+counted(trees)+more, "what is not shown is counted, once")
 	})
+}
+
+// What stands at the top of a tree is what all below it wait for, also where not all
+// of that has room.
+func TestALongChainIsOneTree(t *testing.T) {
+	const n = 100
+	keys := make([]coordinator.KeySnapshot, n)
+	for i := range keys { // the caller of each waits for the one before
+		keys[i] = coordinator.KeySnapshot{
+			Key: fmt.Sprint(i), Holds: []coordinator.HoldSnapshot{{Mode: lease.Exclusive, Owner: i + 1, Age: time.Hour}},
+			Waiters: []coordinator.WaiterSnapshot{{Mode: lease.Exclusive, Owners: []int{i + 2}, Waited: time.Hour}},
+		}
+	}
+	trees, more := newGraph(keys).grow(t.Context(), everyKey(n), room{maxBranches, defaultEach})
+	require.Len(t, trees, 1)
+	require.Zero(t, trees[0].key)
+	require.Equal(t, maxDepth, count(trees))
+	require.Equal(t, n-maxDepth, counted(trees))
+	require.Zero(t, more)
+	trees, more = newGraph(keys).grow(t.Context(), everyKey(n), room{1, defaultEach})
+	require.Equal(t, n-1, trees[0].more)
+	require.Zero(t, more)
+}
+
+// One owner may have any number of keys, and wait with any number of calls: a program
+// that has one owner for all.
+func TestOneOwnerOfAllIsNoTrouble(t *testing.T) {
+	const n = 30_000
+	keys := make([]coordinator.KeySnapshot, n+1)
+	for i := range n {
+		keys[i] = coordinator.KeySnapshot{
+			Key: fmt.Sprint(i), Holds: []coordinator.HoldSnapshot{{Mode: lease.Exclusive, Owner: 1, Age: time.Hour}},
+			Waiters: []coordinator.WaiterSnapshot{{Mode: lease.Exclusive, Owners: []int{1 + i%2}, Waited: time.Hour}},
+		}
+		keys[n].Waiters = append(keys[n].Waiters, coordinator.WaiterSnapshot{Mode: lease.Exclusive, Owners: []int{1}, Waited: time.Hour})
+	}
+	keys[n].Holds = []coordinator.HoldSnapshot{{Mode: lease.Exclusive, Owner: 3, Age: time.Hour}}
+	work := func(ctx context.Context) (trees []*branch, more int) {
+		g := newGraph(keys)
+		require.Empty(t, g.rings(g.number(0)))
+		return g.grow(ctx, everyKey(n+1), room{maxBranches, defaultEach})
+	}
+	began := time.Now()
+	trees, more := work(t.Context())
+	require.Less(t, time.Since(began), 10*time.Second) // some ten milliseconds; with each call by each key, minutes
+	require.Equal(t, n+1, count(trees)+counted(trees)+more)
+	require.LessOrEqual(t, count(trees), maxBranches)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	trees, more = work(ctx)
+	require.Less(t, count(trees)+counted(trees)+more, n, "nobody waits for it")
 }

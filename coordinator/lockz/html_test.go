@@ -271,6 +271,33 @@ func TestTheTreeOfWaits(t *testing.T) {
 	})
 }
 
+// What was asked for bounds the tree, too.
+func TestTheTreeIsBounded(t *testing.T) {
+	onStage(t, func(t *testing.T, s *scene) {
+		a, b := s.lock(s.ctx, "a"), s.lock(s.ctx, "b")
+		for range 50 {
+			s.queue(a, "b")
+		}
+		s.queue(b, "a")
+		for i := range 20 {
+			s.queue(s.lock(s.ctx, fmt.Sprint("c", i)), "a")
+			s.queue(s.ctx, fmt.Sprint("c", i))
+		}
+		time.Sleep(time.Second)
+		stuck := func(address string) int {
+			return strings.Count(s.get(address).Body.String(), ", in a deadlock")
+		}
+		require.Equal(t, 51, stuck("/?each=1000"))
+		require.Equal(t, defaultEach+1, stuck("/"))
+		require.Equal(t, 2, stuck("/?each=1"))
+		body := s.get("/?each=1").Body.String()
+		shows(t, body, "49 other calls wait")
+		shows(t, body, "20 more keys below")
+		body = s.get("/?limit=1").Body.String()
+		shows(t, body, "<small>21 more keys below</small>")
+	})
+}
+
 func TestSecondsAreReadable(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0:                               "0.0 ms",

@@ -98,8 +98,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := h.look(r.Context(), asked)
-	if p == nil || r.Context().Err() != nil {
-		return // nobody reads it
+	if p == nil { // whose end the context is may still be heard: a server's, or a timeout's
+		http.Error(w, "the request ended before there was a page", http.StatusServiceUnavailable)
+		return
 	}
 	var body bytes.Buffer
 	if err := p.write(&body); err != nil {

@@ -300,13 +300,14 @@ func TestNobodyWaitsForThePage(t *testing.T) {
 		cancel()
 		w := httptest.NewRecorder()
 		s.page.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-		require.Empty(t, w.Body.String())
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
 		s.page.(*handler).turn <- struct{}{} // another page is being made
 		w = httptest.NewRecorder()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		s.page.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/?fleet=1", nil))
-		require.Empty(t, w.Body.String())
+		s.page.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/?fleet=1&format=json", nil))
+		require.Equal(t, http.StatusServiceUnavailable, w.Code, "an empty page would say that all is well")
+		require.Equal(t, "text/plain; charset=utf-8", w.Header().Get("Content-Type"))
 		<-s.page.(*handler).turn
 		require.Equal(t, http.StatusOK, s.get("/?fleet=1").Code)
 	})

@@ -46,15 +46,19 @@ func (h *handler) look(ctx context.Context, asked request) *picture {
 	if !enter(ctx, h.turn) {
 		return nil
 	}
-	ranks := p.take(h.c)
-	if asked.fleet {
+	ranks := p.take(ctx, h.c)
+	if asked.fleet && ctx.Err() == nil {
 		p.fleet(ctx, ranks)
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	return p
 }
 
-// take takes a snapshot and fills in what it tells. It ends the turn.
-func (p *picture) take(c *coordinator.Coordinator) []rank {
+// take takes a snapshot and fills in what it tells, unless nobody waits for it any
+// more. It ends the turn.
+func (p *picture) take(ctx context.Context, c *coordinator.Coordinator) []rank {
 	defer leave(p.h.turn)
 	began := time.Now()
 	s := c.Snapshot()
@@ -67,9 +71,18 @@ func (p *picture) take(c *coordinator.Coordinator) []rank {
 	p.LogDropped, p.Query = s.LogDropped, strings.ToValidUTF8(p.asked.query, "\uFFFD")
 	p.count(s.Stats)
 	p.graph = newGraph(s.Keys)
+	if ctx.Err() != nil {
+		return nil
+	}
 	p.cycles(p.graph.rings(p.graph.number(p.At.Sub(began))))
+	if ctx.Err() != nil {
+		return nil
+	}
 	ranks := p.ranks(s.Keys)
-	p.waits(ranks)
+	p.waits(ctx, ranks)
+	if ctx.Err() != nil {
+		return nil
+	}
 	p.keys(ranks)
 	return ranks
 }
@@ -144,7 +157,7 @@ func (p *picture) trace(hold *coordinator.HoldSnapshot) *Trace {
 }
 
 // waits fills in the edges of the waits-for graph, and the trees.
-func (p *picture) waits(ranks []rank) {
+func (p *picture) waits(ctx context.Context, ranks []rank) {
 	p.Waits = []Wait{}
 	type edge struct {
 		spot
@@ -165,7 +178,7 @@ func (p *picture) waits(ranks []rank) {
 	for _, e := range all[:len(all)-p.MoreWaits] {
 		p.Waits = append(p.Waits, p.wait(e.spot))
 	}
-	p.tree, p.rest = p.graph.grow(waited)
+	p.tree, p.rest = p.graph.grow(ctx, waited, room{keys: min(p.asked.limit, maxBranches), twigs: p.asked.each})
 }
 
 // wait returns one edge.
@@ -176,10 +189,9 @@ func (p *picture) wait(s spot) Wait {
 		Holder: clip(k.Holder), Cycle: p.graph.stuck[s],
 	}
 	for _, owner := range w.Owners {
-		for _, has := range p.graph.holdsOf[owner] {
-			if len(wait.Has) < p.asked.each {
-				wait.Has = append(wait.Has, nameOf(p.graph.keys[has.key].Key))
-			}
+		has := p.graph.holdsOf[owner]
+		for _, s := range has[:min(len(has), p.asked.each-len(wait.Has))] {
+			wait.Has = append(wait.Has, nameOf(p.graph.keys[s.key].Key))
 		}
 	}
 	if writer := p.graph.behind(s); writer != nil {

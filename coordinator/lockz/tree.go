@@ -2,6 +2,7 @@ package lockz
 
 import (
 	"cmp"
+	"context"
 	"slices"
 )
 
@@ -16,9 +17,9 @@ const (
 // it, and below these the keys that they have meanwhile.
 type branch struct {
 	key  int
-	open []twig // waits of callers that have keys which others wait for
+	open []twig // waits of callers that have keys which others wait for; the first ones
 	rest int    // other waits
-	more int    // branches that there was no room for
+	more int    // keys below that there was no room for
 	loop bool   // a call that waits for it is in a cycle
 }
 
@@ -28,84 +29,117 @@ type twig struct {
 	held []*branch
 }
 
+// room bounds the trees.
+type room struct {
+	keys  int // in all of them
+	twigs int // of a key
+}
+
 // forest makes the trees. A key stands in them once.
 type forest struct {
 	g    *graph
-	met  map[int]bool
-	left int // keys that there is room for
+	ctx  context.Context //nolint:containedctx // of one page
+	room room
+	met  map[int]bool // keys that stand in the trees
+	cut  map[int]bool // keys that are below those, or would be, and had no room
+	done map[int]bool // owners whose keys are all met or cut: many calls may wait with one who has many
+	work int
 }
 
-// grow returns the trees of the given keys, which are sorted. Keys that another
-// one of them leads to stand below that one.
-func (g *graph) grow(keys []int) (trees []*branch, more int) {
-	f := &forest{g: g, met: map[int]bool{}, left: maxBranches}
-	below := map[int]bool{}
-	for _, key := range keys {
-		for _, owner := range g.ownersOf(key) {
-			for _, i := range g.waitsOf[owner] {
-				if g.waits[i].key != key {
-					below[key] = true
-				}
-			}
-		}
+// over says that nobody waits for the trees any more. It is asked often.
+func (f *forest) over() bool {
+	f.work++
+	return f.work%1024 == 0 && f.ctx.Err() != nil
+}
+
+// grow returns the trees of the given keys, which are sorted, and how many keys had
+// no room and stand below none that had. Keys that another one of them leads to stand
+// below that one, but for those of deadlocks: these are trees, with what they hold up.
+func (g *graph) grow(ctx context.Context, keys []int, room room) (trees []*branch, more int) {
+	f := &forest{g: g, ctx: ctx, room: room, met: map[int]bool{}, cut: map[int]bool{}, done: map[int]bool{}}
+	stuck, below := map[int]bool{}, f.below(keys)
+	for s := range g.stuck {
+		stuck[s.key] = true
 	}
-	for _, top := range []bool{true, false} { // the second time, what only cycles lead to
+	for _, grows := range []func(key int) bool{
+		func(key int) bool { return stuck[key] },
+		func(key int) bool { return !below[key] },
+		func(int) bool { return true }, // what leads to itself, and is too young to be a deadlock
+	} {
 		for _, key := range keys {
-			if f.met[key] || top && below[key] {
+			if f.over() {
+				return trees, more
+			}
+			if f.met[key] || f.cut[key] || !grows(key) {
 				continue
 			}
 			if b := f.branch(key, 0); b != nil {
 				trees = append(trees, b)
 			} else {
-				more++
+				more += f.cutAway(key)
 			}
 		}
 	}
-	slices.SortStableFunc(trees, func(a, b *branch) int {
-		switch {
-		case a.loop == b.loop:
-			return 0
-		case a.loop:
-			return -1
-		}
-		return 1
-	})
 	return trees, more
 }
 
-// ownersOf returns the owners who have a key here.
-func (g *graph) ownersOf(key int) (owners []int) {
-	for _, hold := range g.keys[key].Holds {
-		if hold.Owner != 0 {
-			owners = append(owners, hold.Owner)
+// below returns which of the keys are held by somebody who waits for another one.
+func (f *forest) below(keys []int) map[int]bool {
+	const several = -1
+	waits := map[int]int{} // an owner → the key that it waits for
+	for owner, all := range f.g.waitsOf {
+		for _, i := range all {
+			key := f.g.waits[i].key
+			if before, ok := waits[owner]; ok && before != key {
+				waits[owner] = several
+				break
+			}
+			waits[owner] = key
 		}
 	}
-	return owners
+	below := map[int]bool{}
+	for _, key := range keys {
+		for i := range f.g.keys[key].Holds {
+			if other, ok := waits[f.g.keys[key].Holds[i].Owner]; ok && other != key {
+				below[key] = true
+				break
+			}
+		}
+	}
+	return below
 }
 
 // branch returns a key's branch, or nil where there is no room.
 func (f *forest) branch(key, depth int) *branch {
-	if f.left == 0 || depth >= maxDepth {
+	if f.room.keys == 0 || depth >= maxDepth {
 		return nil
 	}
-	f.left--
+	f.room.keys--
 	f.met[key] = true
 	b := &branch{key: key}
 	for at, w := range f.g.keys[key].Waiters {
+		if f.over() {
+			break
+		}
 		s := spot{key, at}
 		b.loop = b.loop || f.g.stuck[s]
 		t := twig{wait: s}
-		for _, held := range f.held(w.Owners) {
-			if f.met[held] {
-				continue
+		full := len(b.open) >= f.room.twigs
+		for _, held := range f.take(w.Owners) {
+			if f.met[held] || f.cut[held] {
+				continue // by the branch of one before it
 			}
-			if below := f.branch(held, depth+1); below != nil {
+			var below *branch
+			if !full {
+				below = f.branch(held, depth+1)
+			}
+			if below != nil {
 				t.held = append(t.held, below)
 			} else {
-				b.more++
+				b.more += f.cutAway(held)
 			}
 		}
-		if len(t.held) > 0 || f.g.stuck[s] {
+		if !full && (len(t.held) > 0 || f.g.stuck[s]) {
 			b.open = append(b.open, t)
 		} else {
 			b.rest++
@@ -114,15 +148,40 @@ func (f *forest) branch(key, depth int) *branch {
 	return b
 }
 
-// held returns the keys that owners have and somebody waits for.
-func (f *forest) held(owners []int) (keys []int) {
+// take returns the keys that owners have and somebody waits for, of each owner once:
+// who asks puts them in the trees, or counts them.
+func (f *forest) take(owners []int) (keys []int) {
 	for _, owner := range owners {
+		if f.done[owner] {
+			continue
+		}
+		f.done[owner] = true
 		for _, s := range f.g.holdsOf[owner] {
-			if len(f.g.keys[s.key].Waiters) > 0 {
+			if len(f.g.keys[s.key].Waiters) > 0 && !f.met[s.key] && !f.cut[s.key] {
 				keys = append(keys, s.key)
 			}
 		}
 	}
 	slices.SortFunc(keys, cmp.Compare[int])
 	return slices.Compact(keys)
+}
+
+// cutAway leaves a key out, and all that would be below it, and returns how many
+// these are.
+func (f *forest) cutAway(key int) (n int) {
+	f.cut[key] = true
+	for left := []int{key}; len(left) > 0; n++ {
+		key = left[len(left)-1]
+		left = left[:len(left)-1]
+		for i := range f.g.keys[key].Waiters {
+			if f.over() {
+				return n
+			}
+			for _, held := range f.take(f.g.keys[key].Waiters[i].Owners) {
+				f.cut[held] = true
+				left = append(left, held)
+			}
+		}
+	}
+	return n
 }

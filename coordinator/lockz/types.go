@@ -112,7 +112,7 @@ type Hold struct {
 	Reads  int       `json:"reads"` // of these, to read
 	Age    Seconds   `json:"age"`
 	Since  time.Time `json:"since"`
-	Path   string    `json:"path,omitempty"` // how it was granted: see telemetry.Path
+	Path   string    `json:"path,omitempty"`  // how it was granted: see telemetry.Path
 	Trace  *Trace    `json:"trace,omitempty"` // of a hold that is older than 100 ms, as a rule, or was looked at before
 
 	// Place is where Lock was called, with coordinator.WithDebug or
