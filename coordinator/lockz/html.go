@@ -57,7 +57,7 @@ type view struct {
 	Branches     []Branch
 	MoreBranches int
 
-	AsJSON, WithFleet, WithoutFleet, Whole string // addresses
+	AsJSON, WithFleet, WithoutFleet, Whole, Still string // addresses
 }
 
 // Field is a parameter of the page's address.
@@ -117,6 +117,7 @@ func (p *picture) view() *view {
 	v.AsJSON = p.asked.address(func(r *request) { r.json = true })
 	v.WithFleet = p.asked.address(func(r *request) { r.fleet = true })
 	v.WithoutFleet = p.asked.address(func(r *request) { r.fleet = false })
+	v.Still = p.asked.address(func(r *request) { r.refresh = 0 })
 	v.Whole = p.asked.address(func(r *request) { r.query, r.limit = "", defaultLimit })
 	return v
 }

@@ -328,9 +328,11 @@ func TestOptions(t *testing.T) {
 		s.page = Handler(s.Coordinator, WithTitle("<b>shop</b>"), WithCheckInterval(0))
 		body := s.get("/?refresh=0").Body.String()
 		shows(t, body, "Locks of &lt;b&gt;shop&lt;/b&gt;")
-		showsNot(t, body, "http-equiv")
+		showsNot(t, body, "<noscript>")
 		require.Equal(t, "off", s.json("/?format=json").Check.State)
-		shows(t, s.get("/?refresh=7").Body.String(), `<noscript><meta http-equiv="refresh" content="7"></noscript>`)
+		body = s.get("/?refresh=7&q=k").Body.String()
+		shows(t, body, `<noscript><meta http-equiv="refresh" content="7"></noscript>`)
+		shows(t, body, `Loaded anew every 7 seconds. <a href="?q=k&amp;refresh=0">Stop that</a>`)
 	})
 	require.Panics(t, func() { Handler(nil) })
 }

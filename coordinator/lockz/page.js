@@ -4,8 +4,10 @@
   "use strict";
   const byID = (id) => document.getElementById(id);
   const filter = byID("q"), pause = byID("pause"), status = byID("status");
-  let timer = 0, asking = null, seconds = Number(byID("live").dataset.refresh);
+  let timer = 0, asking = null, asked = false, seconds = Number(byID("live").dataset.refresh);
   let paused = seconds === 0;
+  // What the address says, to go on with.
+  const wish = new URL(location.href).searchParams.get("refresh"), before = paused || wish === null ? "" : wish;
 
   // The address says what is shown, so that it can be kept and sent to others.
   const change = (name, value) => {
@@ -21,7 +23,7 @@
   const plan = () => {
     clearTimeout(timer);
     if (!paused && !document.hidden) {
-      timer = setTimeout(refresh, (seconds || 2) * 1000);
+      timer = setTimeout(() => refresh(false), (seconds || 2) * 1000);
     }
   };
 
@@ -52,11 +54,18 @@
     seconds = Number(next.dataset.refresh);
   };
 
-  const refresh = async () => {
-    clearTimeout(timer);
+  const forget = () => {
     if (asking) {
-      asking.abort(); // what was asked for before is of no interest any more
+      asking.abort();
+      asking = null;
     }
+  };
+
+  // byHand: a person asked for it, and not the time.
+  const refresh = async (byHand) => {
+    clearTimeout(timer);
+    forget(); // what was asked for before is of no interest any more
+    asked = byHand;
     const mine = asking = new AbortController();
     const limit = setTimeout(() => mine.abort(), 15000);
     try {
@@ -96,29 +105,32 @@
   show();
   pause.addEventListener("click", () => {
     paused = !paused;
-    change("refresh", paused ? "0" : "");
+    change("refresh", paused ? "0" : before);
     show();
-    if (paused) {
-      clearTimeout(timer);
-    } else {
-      refresh();
+    if (!paused) {
+      refresh(false);
+      return;
+    }
+    clearTimeout(timer);
+    if (!asked) {
+      forget(); // what is seen now is to stay
     }
   });
   filter.form.addEventListener("submit", (event) => {
     event.preventDefault();
     change("q", filter.value);
-    refresh();
+    refresh(true);
   });
   let typing = 0;
   filter.addEventListener("input", () => {
     clearTimeout(typing);
-    typing = setTimeout(() => { change("q", filter.value); refresh(); }, 250);
+    typing = setTimeout(() => { change("q", filter.value); refresh(true); }, 250);
   });
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
       clearTimeout(timer);
     } else if (!paused) {
-      refresh();
+      refresh(false);
     }
   });
   plan();

@@ -155,6 +155,58 @@ func TestThePageCanBePaused(t *testing.T) {
 	tab.quiet()
 }
 
+// Pause and Go on leave the page as fast as it was.
+func TestThePageGoesOnAsItWas(t *testing.T) {
+	s := newShop(t)
+	tab := browser(t)
+	for address, after := range map[string]string{"/?refresh=60": "60", "/": "2", "/?refresh=0": "2"} {
+		tab.open(s.page.URL + address)
+		for ask[string](tab, `document.getElementById("pause").textContent`) != "Go on" {
+			tab.do(chromedp.Click(chromedp.CSS("#pause")))
+		}
+		asked := s.asked.Load()
+		tab.do(chromedp.Click(chromedp.CSS("#pause")))
+		s.until(func() bool { return s.asked.Load() > asked })
+		tab.until(`document.getElementById("live").dataset.refresh === "` + after + `"`)
+		require.Equal(t, address == "/?refresh=60", ask[bool](tab, `location.search === "?refresh=60"`), address)
+	}
+	tab.quiet()
+}
+
+// What was on its way when the page was paused is not put in: what is seen then is
+// what somebody wants to look at. What that one asks for is.
+func TestAnAnswerOnItsWayDoesNotMoveAPausedPage(t *testing.T) {
+	s := newShop(t)
+	s.lock(s.ctx, s.here, "before")
+	tab := browser(t)
+	tab.open(s.page.URL + "/?refresh=1")
+	shows := func(key string) string {
+		return `[...document.querySelectorAll("#keys ~ .keys .key")].some(k => k.textContent === "` + key + `")`
+	}
+	slow := make(chan struct{})
+	s.slow.Store(&slow)
+	s.until(func() bool { return s.slowed.Load() == 1 })
+	tab.do(chromedp.Click(chromedp.CSS("#pause")))
+	s.slow.Store(nil)
+	s.lock(s.ctx, s.here, "after")
+	close(slow)
+	s.until(func() bool { return s.slowed.Load() == 0 })
+	run(tab, chromedp.Evaluate[chromedp.Void](`fetch(location.href)`, chromedp.EvalAwaitPromise)) // what was on its way is through
+	require.False(t, ask[bool](tab, shows("after")))
+
+	slow = make(chan struct{})
+	tab.do(chromedp.Click(chromedp.CSS("#pause")))
+	tab.until(shows("after"))
+	s.slow.Store(&slow)
+	tab.do(chromedp.SendKeys(chromedp.CSS("#q"), "after"))
+	s.until(func() bool { return s.slowed.Load() > 0 })
+	tab.until(`location.search.includes("q=after")`)
+	tab.do(chromedp.Click(chromedp.CSS("#pause")))
+	s.slow.Store(nil)
+	close(slow)
+	tab.until(`document.querySelectorAll("#live [role=rowheader]").length === 1`)
+}
+
 // Somebody who marks a key to copy it doesn't lose it.
 func TestAMarkedKeyStays(t *testing.T) {
 	s := newShop(t)
@@ -196,6 +248,12 @@ func TestThePageWorksWithoutScripts(t *testing.T) {
 	s.lock(s.ctx, s.here, "order:42")
 	tab.open(s.page.URL + "/?refresh=0&q=order")
 	require.Contains(t, run(tab, chromedp.OuterHTML(chromedp.CSS("#live"))), "order:42")
+
+	// It can be stopped, so that there is time to type.
+	tab.open(s.page.URL + "/?refresh=1&q=order")
+	tab.do(chromedp.Click(chromedp.CSS("noscript a")))
+	tab.do(chromedp.WaitReady(chromedp.CSS("#q")), chromedp.WaitNotPresent(chromedp.CSS("noscript")))
+	require.Equal(t, "?q=order&refresh=0", run(tab, chromedp.Evaluate[string](`location.search`)))
 	require.Equal(t, "true", run(tab, chromedp.Evaluate[string](`String(document.getElementById("pause").hidden)`)), "there is nothing to pause")
 	tab.quiet()
 }

@@ -31,8 +31,10 @@ type shop struct {
 	holds        []*coordinator.Hold
 	provider     *trace.TracerProvider
 	stopEachWait context.CancelFunc
-	asked        atomic.Int64 // how often the page was
-	away         atomic.Bool  // it answers with an error
+	asked        atomic.Int64                  // how often the page was
+	away         atomic.Bool                   // it answers with an error
+	slow         atomic.Pointer[chan struct{}] // it answers when that is closed
+	slowed       atomic.Int64                  // answers that wait for that
 }
 
 func newShop(t *testing.T, options ...coordinator.Option) *shop {
@@ -59,6 +61,11 @@ func newShop(t *testing.T, options ...coordinator.Option) *shop {
 		if s.away.Load() {
 			http.Error(w, "away", http.StatusServiceUnavailable)
 			return
+		}
+		if slow := s.slow.Load(); slow != nil {
+			s.slowed.Add(1)
+			defer s.slowed.Add(-1)
+			<-*slow
 		}
 		page.ServeHTTP(w, r)
 	}))
