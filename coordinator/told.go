@@ -51,6 +51,7 @@ type claimTrace struct {
 	ahead     int
 	behind    bool // others of this process, who held or waited
 	blockers  []telemetry.Blocker
+	holders   int     // the first so many of them: they had the key when the call came
 	events    []event // while it waited
 	own       []event // of the wait that goes on, or of the hold; the others are the key's
 }
@@ -180,7 +181,7 @@ func (a *actor) waited(x *claimTrace, o telemetry.Outcome, by telemetry.Path, fr
 	}
 	return telemetry.Wait{
 		Key: a.key, Class: a.classOf(), Shared: x.shared, Outcome: o, Path: by,
-		Ahead: x.ahead, From: w.time(from), To: w.time(to), Blockers: x.blockers, Events: events,
+		Ahead: x.ahead, From: w.time(from), To: w.time(to), Blockers: x.blockers, Holders: x.holders, Events: events,
 	}
 }
 
@@ -188,7 +189,8 @@ func (a *actor) waited(x *claimTrace, o telemetry.Outcome, by telemetry.Path, fr
 func (a *actor) tellFailed(c *claim, waited time.Duration) {
 	o := c.more.outcome
 	if c.timed {
-		a.classOf().Record([]telemetry.Duration{{Of: telemetry.OfWait, Shared: c.mode == lease.Shared, Outcome: o, Lasted: waited}})
+		class, d := a.classOf(), telemetry.Duration{Of: telemetry.OfWait, Shared: c.mode == lease.Shared, Outcome: o, Lasted: waited}
+		a.c.tel.Soon(func() { class.Record([]telemetry.Duration{d}) })
 	}
 	call := c.call()
 	if call == nil {
@@ -219,8 +221,8 @@ func (h *Hold) tellAcquired(how *call, mustWait bool) {
 		w.Token = token
 		return w
 	})
-	if x.owing.Load() && how.trace.Hold().IsValid() {
-		a.annotateNow(c)
+	if x.owing.Load() {
+		a.c.tel.Soon(a.annotatesNow(c)) // the span is still to be begun, which runs samplers
 	}
 }
 

@@ -37,9 +37,9 @@ type Call struct {
 
 	hold atomic.Pointer[holdSpan] // nil: not begun
 
-	mu     sync.Mutex // guards what follows
-	grant  *Grant     // nil: it does not hold, or not yet
-	wait   func() Wait
+	mu     sync.Mutex      // guards what follows
+	grant  *Grant          // nil: it does not hold, or not yet
+	wait   func() Wait     // its span is to be begun before that of the hold; nil: it is, or there is none
 	within context.Context // with the hold's span; nil: not begun
 	ended  bool
 	early  *End // of a hold that was over before Acquired
@@ -120,8 +120,13 @@ type Wait struct {
 	Holder   string
 	From, To time.Time
 	Blockers []Blocker
+	Holders  int // the first so many Blockers: they had the lock when the call came. At most MaxHolders of them are led to
 	Events   []Event
 }
+
+// MaxHolders is how many of the holds of a process a wait leads to, of those that had
+// the lock when the call came.
+const MaxHolders = 4
 
 // Grant is the beginning of a hold.
 type Grant struct {
@@ -145,20 +150,34 @@ type End struct {
 // Acquired says that the call holds. It makes the span of the wait before it, and
 // has that of the hold begun when it is needed.
 func (c *Call) Acquired(g Grant, wait func() Wait) {
+	told := g.Waited || c.all
 	c.mu.Lock()
-	c.grant, c.wait = &g, wait
+	c.grant = &g
+	if told && c.root {
+		c.wait = wait
+	}
 	early := c.early
 	c.mu.Unlock()
 	switch {
-	case !g.Waited && !c.all:
+	case !told:
 	case c.root:
-		c.t.spans.put(c.begin) // which makes that of the wait, too
+		if !c.t.spans.put(c.begin) { // which makes that of the wait, too
+			c.forget()
+		}
 	default:
 		c.t.spans.put(func() { c.makeWait(wait()) })
 	}
 	if early != nil {
 		c.t.spans.put(func() { c.Ended(*early) })
 	}
+}
+
+// forget drops what is known of the wait. It leads to the calls that were in the way,
+// which would be kept, each by the next, for as long as calls follow each other.
+func (c *Call) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wait = nil
 }
 
 // begin begins the span of the hold, once.
@@ -174,15 +193,16 @@ func (c *Call) begin() {
 	}
 	ctx := c.ctx
 	c.within = ctx
-	if c.root && (g.Waited || c.all) { // the hold is to be in the trace that the wait begins
+	if c.wait != nil { // the hold is to be in the trace that the wait begins
 		w := c.wait()
+		c.wait = nil
 		within, span, _ := c.startWait(ctx, w)
 		if span == nil {
 			return
 		}
 		ctx = within
 		c.t.spans.put(func() {
-			for _, l := range c.links(w.Blockers) {
+			for _, l := range c.links(w) {
 				span.AddLink(l)
 			}
 			c.t.finishWait(span, w)
@@ -222,7 +242,7 @@ func (c *Call) NoHold(waited bool, wait func() Wait) {
 func (c *Call) makeWait(w Wait) {
 	// The call's context may have ended since; what happened before may be told all
 	// the same.
-	if _, span, _ := c.startWait(context.WithoutCancel(c.ctx), w, c.links(w.Blockers)...); span != nil {
+	if _, span, _ := c.startWait(context.WithoutCancel(c.ctx), w, c.links(w)...); span != nil {
 		c.t.finishWait(span, w)
 	}
 }
@@ -274,6 +294,12 @@ func (t *Telemetry) Later(f func()) { t.spans.put(f) }
 // one hangs.
 func (t *Telemetry) Soon(f func()) { t.soon.put(f) }
 
+// Unsampled says that there will be no span of the hold that anybody could be led to.
+func (c *Call) Unsampled() bool {
+	h := c.hold.Load()
+	return h != nil && !h.is.IsValid()
+}
+
 // Hold returns what leads to the span of the hold, also when it has ended; it is
 // not valid where there is none. It is for where the code of samplers may run.
 func (c *Call) Hold() trace.SpanContext {
@@ -294,7 +320,8 @@ func (c *Call) Begun() trace.SpanContext {
 	return trace.SpanContext{}
 }
 
-// start begins a span. A tracer that panics makes none.
+// start begins a span. A tracer that panics makes none. One that is begun late must not
+// be cut short by a context that has ended since.
 func (c *Call) start(ctx context.Context, name string, with ...trace.SpanStartOption) (within context.Context, span trace.Span, is trace.SpanContext) {
 	defer func() {
 		if recover() != nil {
@@ -302,7 +329,11 @@ func (c *Call) start(ctx context.Context, name string, with ...trace.SpanStartOp
 			within, span = ctx, nil
 		}
 	}()
-	within, span = c.tracer.Start(ctx, name, with...)
+	if ctx.Err() == nil {
+		within, span = c.tracer.Start(ctx, name, with...)
+	} else if _, span = c.tracer.Start(context.WithoutCancel(ctx), name, with...); span != nil {
+		within = trace.ContextWithSpan(ctx, span)
+	}
 	if within == nil {
 		within = ctx
 	}
@@ -325,14 +356,21 @@ func names(key string, token uint64) []attribute.KeyValue {
 
 // links leads to the holds that were in the way, as far as they are traced, each
 // once.
-func (c *Call) links(blockers []Blocker) (links []trace.Link) {
-	for _, b := range blockers {
+func (c *Call) links(w Wait) (links []trace.Link) {
+	holders := 0
+	for i, b := range w.Blockers {
+		if i < w.Holders && holders == MaxHolders {
+			continue
+		}
 		to := b.Call.Hold()
 		if b.Remote != "" {
 			to = ParseTrace(b.Remote)
 		}
 		known := slices.ContainsFunc(links, func(l trace.Link) bool { return l.SpanContext.SpanID() == to.SpanID() })
 		if to.IsValid() && !known {
+			if i < w.Holders {
+				holders++
+			}
 			links = append(links, trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{AttrLink.String(string(b.Relation))}})
 		}
 	}

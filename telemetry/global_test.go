@@ -19,15 +19,18 @@ import (
 	"github.com/go-leasehold/leasehold/telemetry"
 )
 
-// The global provider of metrics can be set later once in a process: all runs of the
-// test have the same.
+// The global providers of the beginning can be told once in a process whom they stand
+// for: all runs of the test have the same.
 var (
 	globalReader = metric.NewManualReader()
 	globalMeters = metric.NewMeterProvider(metric.WithReader(globalReader))
+	globalTracer = otel.GetTracerProvider()
+	firstSpans   = tracetest.NewInMemoryExporter()
+	firstTracer  = sdktrace.NewTracerProvider(sdktrace.WithSyncer(firstSpans))
 )
 
 // TestGlobalProvidersThatAreSetLaterAreNoticed: those of spans within a second, also
-// when they are replaced; the one of metrics at once.
+// when they are replaced, or the one of the beginning was given; the one of metrics at once.
 func TestGlobalProvidersThatAreSetLaterAreNoticed(t *testing.T) {
 	defer otel.SetTracerProvider(noop.NewTracerProvider())
 	synctest.Test(t, func(t *testing.T) {
@@ -36,34 +39,37 @@ func TestGlobalProvidersThatAreSetLaterAreNoticed(t *testing.T) {
 		c, err := coordinator.NewWithStore(server.Store())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close(context.Background())) }()
-		lock := func() {
+		of, err := coordinator.NewWithStore(server.Store(), coordinator.WithKeyPrefix("other:"),
+			coordinator.WithTelemetry(telemetry.Config{TracerProvider: globalTracer}))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, of.Close(context.Background())) }()
+		firstSpans.Reset()
+		before := sum(t, globalReader, telemetry.MetricGrants)
+		lock := func(c *coordinator.Coordinator) {
 			h, err := c.Mutex("k").Lock(telemetry.Traced(t.Context()))
 			require.NoError(t, err)
 			require.NoError(t, h.Unlock())
 			require.NoError(t, c.FlushTelemetry(t.Context()))
 		}
-		provide := func() (*tracetest.InMemoryExporter, *sdktrace.TracerProvider) {
-			spans := tracetest.NewInMemoryExporter()
-			return spans, sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-		}
-		lock()
+		lock(c)
 		time.Sleep(time.Second / 2)
-		first, provider := provide()
-		otel.SetTracerProvider(provider)
+		otel.SetTracerProvider(firstTracer)
 		otel.SetMeterProvider(globalMeters)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		lock()
-		require.Len(t, first.GetSpans(), 2, "a call and its hold")
+		lock(c)
+		require.Len(t, firstSpans.GetSpans(), 2, "a call and its hold")
+		lock(of)
+		require.Len(t, firstSpans.GetSpans(), 4)
 
-		second, provider := provide()
-		otel.SetTracerProvider(provider)
+		second := tracetest.NewInMemoryExporter()
+		otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(second)))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		lock()
-		require.Len(t, first.GetSpans(), 2)
+		lock(c)
+		require.Len(t, firstSpans.GetSpans(), 4)
 		require.Len(t, second.GetSpans(), 2)
-		require.Equal(t, int64(3), sum(t, globalReader, telemetry.MetricGrants), "also those of before")
+		require.Equal(t, before+4, sum(t, globalReader, telemetry.MetricGrants), "also those of before")
 	})
 }
 

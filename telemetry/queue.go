@@ -30,13 +30,13 @@ type queue struct {
 // queueSize is how many functions wait for one that does not return.
 const queueSize = 4096
 
-// put has a function run, unless the queue is full.
-func (q *queue) put(f func()) {
+// put has a function run, unless the queue is full. It says whether it does.
+func (q *queue) put(f func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed && !q.running || q.pending >= queueSize {
 		q.dropped.Add(1)
-		return
+		return false
 	}
 	q.add(f)
 	switch {
@@ -47,6 +47,7 @@ func (q *queue) put(f func()) {
 	default:
 		q.timer = time.AfterFunc(q.delay, q.due)
 	}
+	return true
 }
 
 func (q *queue) add(f func()) {

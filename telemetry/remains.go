@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/embedded"
 )
 
 // watcher is whom a provider asks when it collects. The provider keeps it for as
@@ -27,8 +26,8 @@ func (w *watcher) set(says func(context.Context, metric.Observer)) { w.says.Stor
 
 // remains are the last values of counters. Those of 0 are left out.
 type remains struct {
-	embedded.Observer
-	all []observation
+	metric.Observer // nil, for its other method, which nobody calls: no counter is of floats
+	all             []observation
 }
 
 type observation struct {
@@ -43,9 +42,6 @@ func (r *remains) ObserveInt64(of metric.Int64Observable, value int64, with ...m
 		r.all = append(r.all, observation{of, value, with})
 	}
 }
-
-// ObserveFloat64 is not called: there is no such counter.
-func (*remains) ObserveFloat64(metric.Float64Observable, float64, ...metric.ObserveOption) {}
 
 // tell says the last values once more.
 func (r *remains) tell(_ context.Context, to metric.Observer) {

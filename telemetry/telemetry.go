@@ -30,6 +30,8 @@ type Telemetry struct {
 	tracer atomic.Pointer[tracer]
 	roots  roots
 
+	looking atomic.Bool // look is to run
+
 	dropped atomic.Int64
 	spans   queue // ends spans
 	soon    queue // records metrics, and begins spans, where that may not block
@@ -54,20 +56,29 @@ func New(conf Config, log *slog.Logger) (*Telemetry, error) {
 		log.Warn("leasehold: no metrics", "error", err)
 	}
 	t.classes.init(t, conf.KeyClass)
-	t.Look()
+	t.look()
 	return t, nil
 }
 
 // Look finds out who wants to be told. It is called now and then, so that locks
 // need not ask: with no provider of its own, a Telemetry follows the global one. It
-// is not for more than one goroutine at a time.
+// does not block: providers may.
 func (t *Telemetry) Look() {
+	if t.looking.CompareAndSwap(false, true) && !t.soon.put(t.look) {
+		t.looking.Store(false)
+	}
+}
+
+// look is not for more than one goroutine at a time.
+func (t *Telemetry) look() {
+	defer t.looking.Store(false)
 	p := t.conf.TracerProvider
 	if p == nil {
 		p = otel.GetTracerProvider()
 	}
 	now := t.tracer.Load()
-	if now == nil || !now.isOf(p) {
+	// The global one of before may have been given, and stand for another by now.
+	if now == nil || !now.isOf(p) || !now.records && atFirst.isOf(p) {
 		now = newTracer(p)
 		t.tracer.Store(now)
 	}
@@ -103,7 +114,7 @@ func (t *Telemetry) Close(grace time.Duration) {
 	if t.retire != nil {
 		t.retire()
 	}
-	if t.registration == nil || t.enabled() {
+	if t.registration == nil || t.Timing() {
 		return
 	}
 	defer func() { _ = recover() }()
