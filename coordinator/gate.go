@@ -271,9 +271,13 @@ func (a *actor) abandonGate(cause error) {
 	a.spot.gate.Store(nil)
 }
 
-// countPassed brings the actor's counts up to date with the gate's.
+// countPassed brings the actor's counts up to date with the gate's, which has counted
+// one too many while it sends a reader back.
 func (a *actor) countPassed() {
 	n := a.gate.passed()
+	if n <= a.gate.counted {
+		return
+	}
 	a.stats.Grants += uint64(n - a.gate.counted)
 	a.stats.Passed += uint64(n - a.gate.counted)
 	a.gate.counted = n

@@ -7,9 +7,14 @@ import (
 	"github.com/go-leasehold/leasehold/telemetry"
 )
 
-// maxBlockers bounds the readers that a writer's wait leads to, and the holds that
-// are remembered of other processes, and of earlier leases.
-const maxBlockers = 4
+// maxBlockers bounds the holds that are remembered of other processes, and of earlier
+// leases.
+const maxBlockers = telemetry.MaxHolders
+
+// maxCandidates bounds the holds here that a wait may lead to, or others are told of.
+// They are more than [telemetry.MaxHolders], for of most it is not known yet whether
+// they are sampled.
+const maxCandidates = 16
 
 // blocker is a hold that was in the way until a given moment, at least.
 type blocker struct {
@@ -46,11 +51,12 @@ func (a *actor) queue(c *claim) {
 
 // linkHolders notes the holds here.
 func (a *actor) linkHolders(x *claimTrace) {
-	for h := a.holds.first; h != nil && len(x.blockers) < maxBlockers; h = h.next {
-		if call := h.call(); call != nil {
+	for h := a.holds.first; h != nil && len(x.blockers) < maxCandidates; h = h.next {
+		if call := h.call(); call != nil && !call.Unsampled() {
 			x.blockers = append(x.blockers, telemetry.Blocker{Relation: telemetry.LinkHolder, Call: call})
 		}
 	}
+	x.holders = len(x.blockers)
 }
 
 // unfollow ends that.
@@ -190,24 +196,38 @@ func (a *actor) annotate(c *claim) {
 	a.hintTrace(trace)
 }
 
+// annotateOne does so for the first of the holds that is sampled.
+func (a *actor) annotateOne() {
+	n := 0
+	for c := a.holds.first; c != nil && a.cur.shows == nil && n < maxCandidates; c = c.next {
+		if call := c.call(); call != nil && !call.Unsampled() {
+			c.more.trace.annotated = false
+			a.annotate(c)
+			n++
+		}
+	}
+}
+
 // annotateLater does so when the span has begun: at the grant, or else on a
 // goroutine of telemetry's.
 func (a *actor) annotateLater(c *claim) {
-	call := c.call()
 	c.more.trace.owing.Store(true)
-	a.out.soon = append(a.out.soon, func() { // not behind exporters
-		if call.Hold().IsValid() {
-			a.annotateNow(c)
-		}
-	})
+	a.out.soon = append(a.out.soon, a.annotatesNow(c)) // not behind exporters
 }
 
-func (a *actor) annotateNow(c *claim) {
-	a.mu.Lock()
-	if c.state == granted {
-		a.annotate(c)
+// annotatesNow is what begins the span, and does so then.
+func (a *actor) annotatesNow(c *claim) func() {
+	call := c.call()
+	return func() {
+		if !call.Hold().IsValid() {
+			return
+		}
+		a.mu.Lock()
+		if c.state == granted {
+			a.annotate(c)
+		}
+		a.unlock()
 	}
-	a.unlock()
 }
 
 // hintTrace has the store told of a trace, or with "" that there is none any more.
@@ -230,13 +250,8 @@ func (a *actor) unannotate() {
 	if !t.unsay || t.phase != held || t.lapsed {
 		return
 	}
-	for c := a.holds.first; c != nil; c = c.next { // another reader may be in the way still
-		if c.call() != nil {
-			c.more.trace.annotated = false
-			if a.annotate(c); t.shows != nil {
-				return
-			}
-		}
+	if a.annotateOne(); t.shows != nil {
+		return // another reader is in the way still
 	}
 	t.unsay = false
 	a.hintTrace("")

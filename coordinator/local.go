@@ -66,7 +66,7 @@ func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfi
 func (a *actor) lockIdle(h *Hold, kind lease.Kind, chain *owner) bool {
 	t, c := &a.cur, h.claim
 	if t.phase != held || a.waiting.n > 0 || t.wanted || t.lapsed || a.closing || a.kind != kind ||
-		a.holds.n > 0 && chain != nil || !a.fits(c) || !t.deals(c.mode) {
+		chain != nil && a.holdOf(chain) != nil || !a.fits(c) || !t.deals(c.mode) {
 		return false
 	}
 	now := a.c.clock.now()

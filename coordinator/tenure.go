@@ -132,12 +132,7 @@ func (a *actor) want(now instant) {
 	t.wantLook = checkHoldAfter
 	t.wanted, t.wantFrom, t.wantNth, t.spent = true, now, a.came, 0
 	a.tell(telemetry.EventWanted, now)
-	for c := a.holds.first; c != nil; c = c.next {
-		if c.call() != nil {
-			a.annotate(c)
-			break
-		}
-	}
+	a.annotateOne()
 }
 
 // take adds a block of tokens. The block in use goes on; no token is given
