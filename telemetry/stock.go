@@ -2,6 +2,8 @@ package telemetry
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -35,6 +37,10 @@ func (o Operation) String() string { return operationNames[o] }
 var orderOutcomes = [...]Outcome{
 	Done, Repeated, Refused, Expired, Timeout, Canceled, Uncertain, Unavailable, Closed, SoldOut, Limited,
 }
+
+// always are those that are told also while there are none, so that the first is seen as
+// a step.
+var always = map[Outcome]bool{Done: true, SoldOut: true, Uncertain: true, Unavailable: true}
 
 // wants says that an operation asks for units.
 func (o Operation) wants() bool { return o <= OperationReserve }
@@ -183,11 +189,14 @@ func (s *classes) stocks() (all []*Stocks) {
 			all = append(all, x)
 		}
 	}
+	// Where there are more series than an SDK takes, it is to be the same that are left out.
+	slices.SortFunc(all, func(a, b *Stocks) int { return strings.Compare(a.class.name, b.class.name) })
 	return all
 }
 
 // observe tells the sums of a class. An operation that nobody has used is not
-// there, but for the first.
+// there, but for the first, and an outcome that there was none of neither, but for some:
+// 64 classes with all of them would be more series than an SDK takes.
 func (o *stockObservables) observe(to metric.Observer, s *Stocks) {
 	class := AttrClass.String(s.class.name)
 	by := func(more ...attribute.KeyValue) metric.ObserveOption {
@@ -208,7 +217,9 @@ func (o *stockObservables) observe(to metric.Observer, s *Stocks) {
 		orders[answer(SoldOut)] += known[i]
 		of := AttrOperation.String(op.String())
 		for _, x := range op.outcomes() {
-			to.ObserveInt64(o.orders, orders[answer(x)], by(of, AttrOutcome.String(string(x))))
+			if n := orders[answer(x)]; n > 0 || always[x] {
+				to.ObserveInt64(o.orders, n, by(of, AttrOutcome.String(string(x))))
+			}
 		}
 		to.ObserveInt64(o.units, s.units[i].Load(), by(of))
 		if op.wants() {
@@ -223,16 +234,9 @@ func (o *stockObservables) observe(to metric.Observer, s *Stocks) {
 	to.ObserveInt64(o.looks, s.looks.Load(), of)
 }
 
-// batched records how many orders one command carried. A meter that panics records
-// nothing.
+// batched records how many orders one command carried.
 func (c *Class) batched(orders int64) {
-	if !c.t.Timing() {
-		return
+	if c.t.Timing() {
+		c.t.soon.put(func() { c.t.batch.Record(context.Background(), orders, c.plain...) })
 	}
-	defer func() {
-		if recover() != nil {
-			c.t.dropped.Add(1)
-		}
-	}()
-	c.t.batch.Record(context.Background(), orders, c.plain...)
 }
