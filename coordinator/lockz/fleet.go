@@ -270,8 +270,8 @@ func fleetCycles(waits []processWait) (cycles []Cycle) {
 
 // cycleOf says what a way through processes means.
 func cycleOf(path []int, edges map[[2]int]processWait) Cycle {
-	c := Cycle{Possible: true}
-	for i, node := range path[:min(len(path), maxSteps)] {
+	c := Cycle{Possible: true, Cut: max(len(path)-maxSteps, 0)}
+	for i, node := range path[:len(path)-c.Cut] {
 		before := edges[[2]int{path[(i+len(path)-1)%len(path)], node}]
 		wait := edges[[2]int{node, path[(i+1)%len(path)]}]
 		c.Steps = append(c.Steps, Step{

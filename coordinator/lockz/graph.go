@@ -20,6 +20,7 @@ type graph struct {
 	waitsOf map[int][]int
 	holdsOf map[int][]spot
 	stuck   map[spot]bool // waits that are in a knot: each waits for all others
+	has     []int         // of each owner: how many holds
 }
 
 // spot is where a hold or a wait stands in a snapshot: in which key, and at which
@@ -45,17 +46,24 @@ func newGraph(keys []coordinator.KeySnapshot) *graph {
 			g.waits = append(g.waits, spot{k, at})
 		}
 	}
-	if len(g.waits) == 0 {
-		return g
-	}
 	for k := range keys {
-		for at, hold := range keys[k].Holds {
-			if len(g.waitsOf[hold.Owner]) > 0 {
-				g.holdsOf[hold.Owner] = append(g.holdsOf[hold.Owner], spot{k, at})
+		for at := range keys[k].Holds {
+			owner := keys[k].Holds[at].Owner
+			if owner >= len(g.has) { // they are numbered from 1
+				g.has = append(g.has, make([]int, owner+1-len(g.has))...)
+			}
+			g.has[owner]++
+			if len(g.waits) > 0 && len(g.waitsOf[owner]) > 0 {
+				g.holdsOf[owner] = append(g.holdsOf[owner], spot{k, at})
 			}
 		}
 	}
 	return g
+}
+
+// seenAgain says that there is more of an owner than one hold.
+func (g *graph) seenAgain(owner int) bool {
+	return owner > 0 && (g.has[owner] > 1 || len(g.waitsOf[owner]) > 0)
 }
 
 func (g *graph) waiter(s spot) *coordinator.WaiterSnapshot { return &g.keys[s.key].Waiters[s.at] }

@@ -229,7 +229,8 @@ func TestAKnotOfMany(t *testing.T) {
 	p := &picture{h: &handler{}, graph: g, callers: map[int]int{}}
 	p.cycles(rings)
 	require.Len(t, p.Cycles[0].Steps, maxSteps)
-	require.Equal(t, n-maxSteps, p.Cycles[0].More)
+	require.Equal(t, n-maxSteps, p.Cycles[0].Cut)
+	require.Zero(t, p.Cycles[0].More)
 	trees, more := g.grow(t.Context(), everyKey(n), room{maxBranches, defaultEach})
 	require.Len(t, trees, 1)
 	require.Zero(t, more)
@@ -242,34 +243,45 @@ func TestAKnotOfMany(t *testing.T) {
 	require.Len(t, rings, 1)
 	require.Len(t, rings[0].links, 2)
 	require.Equal(t, n+1, rings[0].knot)
+	p = &picture{h: &handler{}, graph: g, callers: map[int]int{}}
+	p.cycles(rings)
+	require.Len(t, p.Cycles[0].Steps, 2)
+	require.Zero(t, p.Cycles[0].Cut)
+	require.Equal(t, n-1, p.Cycles[0].More)
 }
 
-func everyKey(n int) (keys []int) {
-	for i := range n {
-		keys = append(keys, i)
-	}
-	return keys
-}
-
-func count(trees []*branch) (n int) {
-	for _, b := range trees {
-		n++
-		for _, t := range b.open {
-			n += count(t.held)
+func TestALongCycleSaysThatItIsCut(t *testing.T) {
+	onStage(t, func(t *testing.T, s *scene) {
+		var has []context.Context
+		for i := range maxSteps + 3 {
+			has = append(has, s.lock(s.ctx, fmt.Sprint(i)))
 		}
-	}
-	return n
+		for i := range has {
+			s.queue(has[i], fmt.Sprint((i+1)%len(has)))
+		}
+		time.Sleep(time.Second)
+		c := s.json("/?format=json").Cycles[0]
+		require.Len(t, c.Steps, maxSteps)
+		require.Equal(t, 3, c.Cut)
+		body := s.get("/").Body.String()
+		wellMade(t, body)
+		shows(t, body, "and so on: 3 more steps, the last of which waits for what the first one has")
+	})
 }
 
-// counted is how many keys the trees have no room for.
-func counted(trees []*branch) (n int) {
-	for _, b := range trees {
-		n += b.more
-		for _, t := range b.open {
-			n += counted(t.held)
-		}
-	}
-	return n
+// A caller is numbered where it can be met again, whatever of it is shown.
+func TestCallersAreNumbered(t *testing.T) {
+	onStage(t, func(t *testing.T, s *scene) {
+		mine := coordinator.WithOwner(s.ctx)
+		s.lock(mine, "a")
+		s.lock(mine, "b")
+		s.lock(s.lock(s.ctx, "c"), "d")
+		p := s.json("/?format=json")
+		require.Equal(t, []int{1, 1}, []int{p.key(t, "a").Holds[0].Caller, p.key(t, "b").Holds[0].Caller})
+		require.Zero(t, p.key(t, "c").Holds[0].Caller)
+		require.Zero(t, p.key(t, "d").Holds[0].Caller)
+		require.Equal(t, 1, s.json("/?format=json&q=b").Keys[0].Holds[0].Caller)
+	})
 }
 
 func TestManyCyclesAreCut(t *testing.T) {
@@ -324,91 +336,4 @@ func TestComponents(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A tree says of each key once who has it and what it holds up, cycles or not.
-func TestTreesHaveEachKeyOnce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 20).Draw(t, "keys")
-		owner := rapid.IntRange(0, n)
-		keys := make([]coordinator.KeySnapshot, n)
-		for i := range keys {
-			keys[i].Key = fmt.Sprint(i)
-			for range rapid.IntRange(0, 2).Draw(t, "holds") {
-				keys[i].Holds = append(keys[i].Holds, coordinator.HoldSnapshot{Mode: lease.Shared, Owner: owner.Draw(t, "owner")})
-			}
-			for range rapid.IntRange(1, 3).Draw(t, "waiters") {
-				w := coordinator.WaiterSnapshot{Mode: lease.Exclusive}
-				for range rapid.IntRange(0, 3).Draw(t, "owners") {
-					if o := owner.Draw(t, "owner"); o > 0 {
-						w.Owners = append(w.Owners, o)
-					}
-				}
-				keys[i].Waiters = append(keys[i].Waiters, w)
-			}
-		}
-		g := newGraph(keys)
-		g.rings(g.number(0))
-		trees, more := g.grow(t.Context(), everyKey(n), room{maxBranches, defaultEach})
-		require.Zero(t, more)
-		require.Equal(t, n, count(trees))
-		for _, b := range trees {
-			require.Equal(t, len(keys[b.key].Waiters), b.rest+len(b.open))
-		}
-		few := room{rapid.IntRange(1, 5).Draw(t, "keys shown"), rapid.IntRange(1, 2).Draw(t, "calls shown")}
-		trees, more = g.grow(t.Context(), everyKey(n), few)
-		require.LessOrEqual(t, count(trees), few.keys)
-		require.Equal(t, n, count(trees)+counted(trees)+more, "what is not shown is counted, once")
-	})
-}
-
-// What stands at the top of a tree is what all below it wait for, also where not all
-// of that has room.
-func TestALongChainIsOneTree(t *testing.T) {
-	const n = 100
-	keys := make([]coordinator.KeySnapshot, n)
-	for i := range keys { // the caller of each waits for the one before
-		keys[i] = coordinator.KeySnapshot{
-			Key: fmt.Sprint(i), Holds: []coordinator.HoldSnapshot{{Mode: lease.Exclusive, Owner: i + 1, Age: time.Hour}},
-			Waiters: []coordinator.WaiterSnapshot{{Mode: lease.Exclusive, Owners: []int{i + 2}, Waited: time.Hour}},
-		}
-	}
-	trees, more := newGraph(keys).grow(t.Context(), everyKey(n), room{maxBranches, defaultEach})
-	require.Len(t, trees, 1)
-	require.Zero(t, trees[0].key)
-	require.Equal(t, maxDepth, count(trees))
-	require.Equal(t, n-maxDepth, counted(trees))
-	require.Zero(t, more)
-	trees, more = newGraph(keys).grow(t.Context(), everyKey(n), room{1, defaultEach})
-	require.Equal(t, n-1, trees[0].more)
-	require.Zero(t, more)
-}
-
-// One owner may have any number of keys, and wait with any number of calls: a program
-// that has one owner for all.
-func TestOneOwnerOfAllIsNoTrouble(t *testing.T) {
-	const n = 30_000
-	keys := make([]coordinator.KeySnapshot, n+1)
-	for i := range n {
-		keys[i] = coordinator.KeySnapshot{
-			Key: fmt.Sprint(i), Holds: []coordinator.HoldSnapshot{{Mode: lease.Exclusive, Owner: 1, Age: time.Hour}},
-			Waiters: []coordinator.WaiterSnapshot{{Mode: lease.Exclusive, Owners: []int{1 + i%2}, Waited: time.Hour}},
-		}
-		keys[n].Waiters = append(keys[n].Waiters, coordinator.WaiterSnapshot{Mode: lease.Exclusive, Owners: []int{1}, Waited: time.Hour})
-	}
-	keys[n].Holds = []coordinator.HoldSnapshot{{Mode: lease.Exclusive, Owner: 3, Age: time.Hour}}
-	work := func(ctx context.Context) (trees []*branch, more int) {
-		g := newGraph(keys)
-		require.Empty(t, g.rings(g.number(0)))
-		return g.grow(ctx, everyKey(n+1), room{maxBranches, defaultEach})
-	}
-	began := time.Now()
-	trees, more := work(t.Context())
-	require.Less(t, time.Since(began), 10*time.Second) // some ten milliseconds; with each call by each key, minutes
-	require.Equal(t, n+1, count(trees)+counted(trees)+more)
-	require.LessOrEqual(t, count(trees), maxBranches)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	trees, more = work(ctx)
-	require.Less(t, count(trees)+counted(trees)+more, n, "nobody waits for it")
 }

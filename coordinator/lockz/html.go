@@ -135,7 +135,7 @@ func (p *picture) branch(b *branch) Branch {
 	for i := range k.Holds[:len(k.Holds)-shown.More] {
 		hold := &k.Holds[i]
 		h := Hold{Mode: hold.Mode.String(), Age: seconds(hold.Age), Trace: p.trace(hold)}
-		if p.elsewhere(hold.Owner) {
+		if p.graph.seenAgain(hold.Owner) {
 			h.Caller = p.caller(hold.Owner)
 		}
 		shown.Holds = append(shown.Holds, h)

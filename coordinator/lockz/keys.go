@@ -127,7 +127,7 @@ func (p *picture) key(r rank) Key {
 			Mode: hold.Mode.String(), Token: hold.Token, Count: hold.Count, Reads: hold.Reads, Age: seconds(hold.Age),
 			Since: p.At.Add(-hold.Age), Path: string(hold.Path), Trace: p.trace(hold), Place: clip(hold.Place),
 		}
-		if p.elsewhere(hold.Owner) {
+		if p.graph.seenAgain(hold.Owner) {
 			shown.Caller = p.caller(hold.Owner)
 		}
 		key.Holds = append(key.Holds, shown)
@@ -145,10 +145,4 @@ func (p *picture) waiter(w *coordinator.WaiterSnapshot) Waiter {
 		Callers: p.callersOf(w.Owners), Mode: w.Mode.String(), Try: w.Try, Age: seconds(w.Waited),
 		Since: p.At.Add(-w.Waited), Place: clip(w.Place),
 	}
-}
-
-// elsewhere says that there is more of an owner than one hold: it was numbered
-// already, or it waits.
-func (p *picture) elsewhere(owner int) bool {
-	return p.callers[owner] != 0 || len(p.graph.waitsOf[owner]) > 0
 }

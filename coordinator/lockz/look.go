@@ -124,8 +124,8 @@ func (p *picture) cycles(rings []ring) {
 	p.MoreCycles = max(len(rings)-maxCycles, 0)
 	g := p.graph
 	for _, r := range rings[:len(rings)-p.MoreCycles] {
-		c := Cycle{More: r.knot - min(len(r.links), maxSteps)}
-		for i, l := range r.links[:min(len(r.links), maxSteps)] {
+		c := Cycle{Cut: max(len(r.links)-maxSteps, 0), More: r.knot - len(r.links)}
+		for i, l := range r.links[:len(r.links)-c.Cut] {
 			before := r.links[(i+len(r.links)-1)%len(r.links)].wait
 			w := g.waiter(l.wait)
 			step := Step{

@@ -38,7 +38,7 @@ type room struct {
 // forest makes the trees. A key stands in them once.
 type forest struct {
 	g    *graph
-	ctx  context.Context //nolint:containedctx // of one page
+	ctx  context.Context // of the request
 	room room
 	met  map[int]bool // keys that stand in the trees
 	cut  map[int]bool // keys that are below those, or would be, and had no room

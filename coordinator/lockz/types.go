@@ -6,8 +6,10 @@ import (
 	"time"
 )
 
-// Page is what the page shows, as JSON and as HTML. Lists that were cut say how
-// many more there are.
+// Page is what the page shows, as JSON and as HTML. Beside a list that may be cut
+// stands how many more there are; but of the callers of a wait, what they have and whom
+// they wait for, and of what is wrong with the server, the first are told, and not how
+// many there are.
 type Page struct {
 	At      time.Time `json:"at"`
 	Title   string    `json:"title,omitempty"` // see [WithTitle]
@@ -88,8 +90,9 @@ type Key struct {
 	Wanted  bool    `json:"wanted"`         // other processes wait for it
 	Failure string  `json:"failure,omitempty"`
 
-	// Cycle says that a call that waits for the key is in one of the Page's
-	// cycles.
+	// Cycle says that a call that waits for the key is in a deadlock of callers of
+	// this process, which is one of the Page's cycles, or of the same knot as one of
+	// them, or counted in MoreCycles.
 	Cycle bool `json:"cycle"`
 
 	Holds       []Hold   `json:"holds"`
@@ -103,8 +106,9 @@ type Key struct {
 
 // Hold is one hold of a key in this process.
 type Hold struct {
-	// Caller numbers who has it, where there is more of the same caller on the
-	// Page; 0: there is not. The number is good for this one Page.
+	// Caller numbers who has it, where the same caller has another hold in this
+	// process, or waits for one, be it on the Page or not; 0: it has not, or nobody
+	// can tell. The number is good for this one Page.
 	Caller int       `json:"caller,omitempty"`
 	Mode   string    `json:"mode"`
 	Token  uint64    `json:"token"`
@@ -147,17 +151,20 @@ type Wait struct {
 	For     []int   `json:"for,omitempty"`     // callers who hold the key
 	Behind  *Waiter `json:"behind,omitempty"`  // of a reader: the writer before it, who is next
 	Holder  string  `json:"holder,omitempty"`  // another process that has it
-	Cycle   bool    `json:"cycle,omitempty"`   // it is in one of the Page's cycles
+	Cycle   bool    `json:"cycle,omitempty"`   // see Key.Cycle
 }
 
 // Cycle is a deadlock: each step waits for what the next one has, and the last
-// for what the first one has.
+// for what the first one has, unless steps were cut.
 type Cycle struct {
 	// Possible says that the steps are processes: it is a deadlock if in each of
 	// them it is the waiting call that has the key.
 	Possible bool   `json:"possible"`
 	Steps    []Step `json:"steps"`
-	// More is how many calls beside these wait for each other in the same knot.
+	// Cut is how many steps were cut, between the last of Steps and the first.
+	Cut int `json:"cut,omitempty"`
+	// More is how many calls beside all these steps are in the same knot: each of them
+	// waits for all of it, and all of it for each of them.
 	More int `json:"more,omitempty"`
 }
 
