@@ -250,7 +250,7 @@ func (s *sight) traced(call *telemetry.Call) trace.SpanContext {
 		return trace.SpanContext{}
 	}
 	span := call.Begun()
-	if !span.IsValid() && len(s.asleep) < maxAsleep {
+	if !span.IsValid() && !call.Unsampled() && len(s.asleep) < maxAsleep {
 		s.asleep = append(s.asleep, call)
 	}
 	return span

@@ -254,6 +254,25 @@ func TestSnapshotDoesNotWaitForASampler(t *testing.T) {
 	require.NoError(t, c.Close(context.Background()))
 }
 
+// What is not sampled is not asked for again and again.
+func TestSnapshotAsksForASpanOnce(t *testing.T) {
+	provider := trace.NewTracerProvider(scopedSampler(trace.NeverSample().ShouldSample))
+	inBubble(t, func(t *testing.T, c *Coordinator) {
+		h, err := c.Mutex("k").Lock(telemetry.Traced(t.Context()))
+		require.NoError(t, err)
+		a, _ := c.actors.Load("k")
+		seen := sight{identities: identities{}}
+		a.snapshot(&seen)
+		require.Len(t, seen.asleep, 1)
+		c.Snapshot()
+		synctest.Wait()
+		seen.asleep = nil
+		a.snapshot(&seen)
+		require.Empty(t, seen.asleep)
+		require.NoError(t, h.Unlock())
+	}, WithTelemetry(telemetry.Config{TracerProvider: provider, Roots: -1}))
+}
+
 // Where calls came from is written down when the key's mutex is free, once for all
 // that came from there.
 func TestSnapshotTellsPlaces(t *testing.T) {
