@@ -314,19 +314,3 @@ func TestSecondsAreReadable(t *testing.T) {
 		require.Equal(t, want, seconds(d).String())
 	}
 }
-
-// The JSON of a page names every field, and times and durations as documented.
-func TestJSONIsAsDocumented(t *testing.T) {
-	onStage(t, func(t *testing.T, s *scene) {
-		s.lock(s.ctx, "k")
-		time.Sleep(1500 * time.Millisecond)
-		s.queue(s.ctx, "k")
-		body := s.get("/?format=json").Body.String()
-		require.Regexp(t, `"at": "2000-01-01T00:00:01\.5Z"`, body)
-		require.Regexp(t, `"age": 1\.5,`, body)
-		require.Regexp(t, `"since": "2000-01-01T00:00:00Z"`, body)
-		shows(t, body, `"cycles": []`)
-		shows(t, body, fmt.Sprintf(`"token": %d`, s.holds[0].Token()))
-		showsNot(t, body, "null")
-	})
-}
