@@ -178,8 +178,9 @@ func WithTokenRetention(d time.Duration) Option {
 func WithDebug() Option { return func(c *config) { c.debug = true } }
 
 // WithTelemetry sets what is told to OpenTelemetry and when an alarm is raised. The
-// default is the zero [telemetry.Config]: the global providers, without which
-// nothing is told, and an alarm for a hold of 10 s.
+// default is the zero [telemetry.Config]: the global providers, without which there
+// are no spans and no metrics, and an alarm for a hold of 10 s, which is logged also
+// then.
 func WithTelemetry(t telemetry.Config) Option { return func(c *config) { c.telemetry = t } }
 
 // plain is what a hold has that was never asked for by its options.
