@@ -32,8 +32,8 @@ type Call struct {
 	t      *Telemetry
 	tracer *tracer
 	ctx    context.Context
-	root   bool // ctx has no span
-	all    bool // a span for the call, whether it waited or not
+	from   trace.SpanContext // of the span in ctx; not valid: there is none
+	all    bool              // a span for the call, whether it waited or not
 
 	hold atomic.Pointer[holdSpan] // nil: not begun
 
@@ -67,7 +67,20 @@ func (t *Telemetry) Call(ctx context.Context) *Call {
 			return nil
 		}
 	}
-	return &Call{t: t, tracer: tracer, ctx: ctx, root: !valid, all: t.conf.AllAcquires || asked(ctx)}
+	c := &Call{t: t, tracer: tracer, ctx: ctx, all: t.conf.AllAcquires || asked(ctx)}
+	if valid {
+		c.from = spanOf(ctx)
+	}
+	return c
+}
+
+// From returns what leads to the span that the call was made in; it is not valid where
+// there was none. It is for anywhere.
+func (c *Call) From() trace.SpanContext {
+	if c == nil {
+		return trace.SpanContext{}
+	}
+	return c.from
 }
 
 // Wants says that a call with ctx would have a trace.
@@ -84,13 +97,16 @@ var noSpan = trace.SpanFromContext(context.Background())
 
 // spanIn looks at the span of a context, which is of somebody's making.
 func spanIn(ctx context.Context) (valid, sampled bool) {
-	defer func() { _ = recover() }()
-	span := trace.SpanFromContext(ctx)
-	if span == noSpan {
-		return false, false
-	}
-	is := span.SpanContext()
+	is := spanOf(ctx)
 	return is.IsValid(), is.IsSampled()
+}
+
+func spanOf(ctx context.Context) (is trace.SpanContext) {
+	defer func() { _ = recover() }()
+	if span := trace.SpanFromContext(ctx); span != noSpan {
+		is = span.SpanContext()
+	}
+	return is
 }
 
 // Event is something that happened to a key.
@@ -153,14 +169,14 @@ func (c *Call) Acquired(g Grant, wait func() Wait) {
 	told := g.Waited || c.all
 	c.mu.Lock()
 	c.grant = &g
-	if told && c.root {
+	if told && !c.from.IsValid() {
 		c.wait = wait
 	}
 	early := c.early
 	c.mu.Unlock()
 	switch {
 	case !told:
-	case c.root:
+	case !c.from.IsValid():
 		if !c.t.spans.put(c.begin) { // which makes that of the wait, too
 			c.forget()
 		}

@@ -46,7 +46,7 @@ func (t *Telemetry) Lease(l Lease) {
 func (c *Call) asLink() []trace.Link {
 	to := c.Hold()
 	if !to.IsValid() {
-		to = trace.SpanContextFromContext(c.ctx)
+		to = c.from
 	}
 	if !to.IsValid() {
 		return nil
