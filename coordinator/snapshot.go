@@ -86,17 +86,24 @@ type Snapshot struct {
 
 // KeySnapshot is one key of a [Snapshot].
 type KeySnapshot struct {
-	Key     string
-	Class   string // see [telemetry.Config.KeyClass]; "" without it
-	Kind    lease.Kind
-	Phase   string        // "free", "acquiring", "queued" or "held": of the lease
-	Mode    lease.Mode    // of the lease
-	Owner   string        // its name in Redis; "" if there is none
-	Valid   time.Duration // of a held lease: what is left of it, if it is not renewed
-	Wanted  bool          // another process waits for it
-	Holder  string        // another process that has the key, as far as known
-	Rank    int           // queued: the process's place, 0 is the head
-	Readers int           // holds that came in without asking: counted, not listed in Holds
+	Key    string
+	Class  string // see [telemetry.Config.KeyClass]; "" without it
+	Kind   lease.Kind
+	Phase  string        // "free", "acquiring", "queued" or "held": of the lease
+	Mode   lease.Mode    // of the lease
+	Owner  string        // its name in Redis; "" if there is none
+	Valid  time.Duration // of a held lease: what is left of it, if it is not renewed
+	Wanted bool          // another process waits for it
+	Holder string        // another process that has the key, as far as known
+
+	// HolderTrace is the span of the hold there that was heard of last, and
+	// HolderTraceAge how long ago that was: it may have ended since. Not valid where
+	// nothing was heard, as where no call here is traced, or that hold is not.
+	HolderTrace    trace.SpanContext
+	HolderTraceAge time.Duration
+
+	Rank    int // queued: the process's place, 0 is the head
+	Readers int // holds that came in without asking: counted, not listed in Holds
 	Holds   []HoldSnapshot
 	Waiters []WaiterSnapshot // in their order
 	Failure error            // of the last command, while the store fails
@@ -267,6 +274,11 @@ func (a *actor) snapshot(seen *sight) (KeySnapshot, Stats, bool) {
 	for i, pcs := range rest.waiters {
 		k.Waiters[i].Place = seen.placed(pcs)
 	}
+	if there := rest.elsewhere; there.trace != "" {
+		if k.HolderTrace = telemetry.ParseTrace(there.trace); k.HolderTrace.IsValid() {
+			k.HolderTraceAge = rest.at.sub(there.at)
+		}
+	}
 	return k, stats, ok
 }
 
@@ -275,6 +287,8 @@ func (a *actor) snapshot(seen *sight) (KeySnapshot, Stats, bool) {
 type unwritten struct {
 	calls          []*telemetry.Call // of the holds, if any of them has one
 	holds, waiters [][]uintptr       // where they were called, if that is noted
+	elsewhere      heldElsewhere     // the hold there that was heard of last
+	at             instant
 }
 
 // picture is the snapshot without what is told later.
@@ -299,8 +313,13 @@ func (a *actor) picture(who identities) (k KeySnapshot, rest unwritten, _ Stats,
 	if t.phase == held {
 		k.Holder = ""
 		k.Valid = max(t.until.sub(now), 0)
-	} else if k.Holder == "" {
-		k.Holder = a.elsewhere.holder
+	} else {
+		if k.Holder == "" {
+			k.Holder = a.elsewhere.holder
+		}
+		if n := len(t.heldBy); n > 0 {
+			rest.elsewhere, rest.at = t.heldBy[n-1], now
+		}
 	}
 	if a.reading() {
 		k.Readers = a.gate.readers()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/go-leasehold/leasehold/lease"
 	"github.com/go-leasehold/leasehold/lease/memlease"
@@ -252,6 +253,44 @@ func TestSnapshotDoesNotWaitForASampler(t *testing.T) {
 	require.Eventually(t, func() bool { return keyOf(t, c.Snapshot(), "k").Holds[0].Trace.IsValid() }, time.Minute, time.Millisecond)
 	require.NoError(t, h.Unlock())
 	require.NoError(t, c.Close(context.Background()))
+}
+
+// Of a hold elsewhere what was heard last is told, and when that was, as long as the
+// key is not held here.
+func TestSnapshotTellsOfAHoldElsewhere(t *testing.T) {
+	heard(t, quietly, func(t *testing.T, s *script, c *Coordinator, r *listener) {
+		is := func(trace oteltrace.SpanContext, age time.Duration) {
+			t.Helper()
+			k := keyOf(t, c.Snapshot(), "k")
+			require.Equal(t, trace.TraceID(), k.HolderTrace.TraceID())
+			require.Equal(t, trace.SpanID(), k.HolderTrace.SpanID())
+			require.Equal(t, age, k.HolderTraceAge)
+		}
+		none := oteltrace.SpanContext{}
+		call, _ := r.tracedLock(t, c.Mutex("k"))
+		q := s.next(lease.Acquire)
+		is(none, 0)
+		answer := q.waiting()
+		answer.Trace = telemetry.FormatTrace(elsewhere(1))
+		q.reply(answer)
+		is(elsewhere(1), 0)
+		require.Equal(t, "other:1", keyOf(t, c.Snapshot(), "k").Holder)
+		time.Sleep(20 * time.Millisecond)
+		s.traced(q.Ticket, 2)
+		is(elsewhere(2), 0)
+		time.Sleep(30 * time.Millisecond)
+		is(elsewhere(2), 30*time.Millisecond)
+		s.tell(lease.Event{Type: lease.Traced, Key: "k", Ticket: q.Ticket, Trace: "nonsense"})
+		is(none, 0)
+		s.traced(q.Ticket, 2)
+		s.tell(lease.Event{Type: lease.Traced, Key: "k", Ticket: q.Ticket})
+		is(none, 0) // who has it now is not traced
+		s.traced(q.Ticket, 2)
+		s.grant(q.Ticket, 1, 100)
+		h := call.holds()
+		is(none, 0)
+		require.NoError(t, h.Unlock())
+	})
 }
 
 // What is not sampled is not asked for again and again.
