@@ -267,6 +267,10 @@ func TestSnapshotTellsOfAHoldElsewhere(t *testing.T) {
 			require.Equal(t, age, k.HolderTraceAge)
 		}
 		none := oteltrace.SpanContext{}
+		hears := func(ticket lease.Ticket, trace string) {
+			s.tell(lease.Event{Type: lease.Traced, Key: "k", Ticket: ticket, Trace: trace})
+		}
+		second := telemetry.FormatTrace(elsewhere(2))
 		call, _ := r.tracedLock(t, c.Mutex("k"))
 		q := s.next(lease.Acquire)
 		is(none, 0)
@@ -276,16 +280,16 @@ func TestSnapshotTellsOfAHoldElsewhere(t *testing.T) {
 		is(elsewhere(1), 0)
 		require.Equal(t, "other:1", keyOf(t, c.Snapshot(), "k").Holder)
 		time.Sleep(20 * time.Millisecond)
-		s.traced(q.Ticket, 2)
+		hears(q.Ticket, second)
 		is(elsewhere(2), 0)
 		time.Sleep(30 * time.Millisecond)
 		is(elsewhere(2), 30*time.Millisecond)
-		s.tell(lease.Event{Type: lease.Traced, Key: "k", Ticket: q.Ticket, Trace: "nonsense"})
+		hears(q.Ticket, "nonsense")
 		is(none, 0)
-		s.traced(q.Ticket, 2)
-		s.tell(lease.Event{Type: lease.Traced, Key: "k", Ticket: q.Ticket})
+		hears(q.Ticket, second)
+		hears(q.Ticket, "")
 		is(none, 0) // who has it now is not traced
-		s.traced(q.Ticket, 2)
+		hears(q.Ticket, second)
 		s.grant(q.Ticket, 1, 100)
 		h := call.holds()
 		is(none, 0)
