@@ -142,6 +142,10 @@ type WaiterSnapshot struct {
 	// for what other goroutines do in their name. At most 64.
 	Owners []int
 
+	// Trace is the span that the call was made in, which is not yet that of the wait;
+	// not valid where there is none that is sampled.
+	Trace trace.SpanContext
+
 	Place string // of the Lock call, with [WithDebug] or [telemetry.Config.AlarmStack]
 }
 
@@ -353,7 +357,9 @@ func (k *KeySnapshot) list(a *actor, who identities, now instant, rest *unwritte
 		k.Waiters = make([]WaiterSnapshot, 0, a.waiting.n)
 	}
 	for c := a.waiting.first; c != nil; c = c.next {
-		k.Waiters = append(k.Waiters, WaiterSnapshot{Mode: c.mode, Try: c.try, Waited: now.sub(c.since), Owners: who.waiting(c)})
+		k.Waiters = append(k.Waiters, WaiterSnapshot{
+			Mode: c.mode, Try: c.try, Waited: now.sub(c.since), Owners: who.waiting(c), Trace: c.call().From(),
+		})
 		if a.c.places {
 			rest.waiters = append(rest.waiters, c.pcs())
 		}

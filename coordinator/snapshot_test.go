@@ -285,6 +285,7 @@ func TestSnapshotTellsOfAHoldElsewhere(t *testing.T) {
 		time.Sleep(30 * time.Millisecond)
 		is(elsewhere(2), 30*time.Millisecond)
 		hears(q.Ticket, "nonsense")
+		time.Sleep(time.Millisecond)
 		is(none, 0)
 		hears(q.Ticket, second)
 		hears(q.Ticket, "")
@@ -294,6 +295,26 @@ func TestSnapshotTellsOfAHoldElsewhere(t *testing.T) {
 		h := call.holds()
 		is(none, 0)
 		require.NoError(t, h.Unlock())
+	})
+}
+
+// A waiting call leads to the request that it is part of, where that is traced.
+func TestSnapshotTellsOfWhichRequestAWaitIs(t *testing.T) {
+	heard(t, quietly, func(t *testing.T, s *script, c *Coordinator, r *listener) {
+		first := lockOf(t, c.Mutex("k")).holdsAfter(s)
+		traced, request := r.tracedLock(t, c.Mutex("k"))
+		root := lockWith(t, telemetry.Traced(t.Context()), c.Mutex("k"))
+		unsampled := request.WithTraceFlags(0)
+		quiet := lockWith(t, oteltrace.ContextWithSpanContext(t.Context(), unsampled), c.Mutex("k"))
+		waiters := keyOf(t, c.Snapshot(), "k").Waiters
+		require.Len(t, waiters, 3)
+		require.Equal(t, request, waiters[0].Trace)
+		require.False(t, waiters[1].Trace.IsValid(), "it is a trace of its own, and not yet begun")
+		require.False(t, waiters[2].Trace.IsValid(), "nobody would find it")
+		unlock(t, first)
+		for _, call := range []*attempt{traced, root, quiet} {
+			unlock(t, call.holds())
+		}
 	})
 }
 
