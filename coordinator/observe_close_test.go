@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 	"weak"
 
@@ -11,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/go-leasehold/leasehold/lease"
 	"github.com/go-leasehold/leasehold/telemetry"
 )
 
@@ -105,4 +107,21 @@ func once(t *testing.T, m *Mutex) {
 	h, err := m.Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock())
+}
+
+// TestLogLinesThatAreDroppedAreCounted among all that a slow receiver made us drop, also at the end.
+func TestLogLinesThatAreDroppedAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, hang := listen(t), make(chan struct{})
+		s, c := scriptOf(t, r.config(quietly), WithLogger(hangingLogger(hang)))
+		for range 1000 { // more than the journal has room for
+			s.tell(lease.Event{Type: lease.Disconnected, Err: errStore})
+		}
+		dropped := c.Snapshot().LogDropped
+		require.Positive(t, dropped)
+		require.EqualValues(t, dropped, r.series(telemetry.MetricDropped)[""])
+		require.NoError(t, c.Close(t.Context()))
+		require.EqualValues(t, dropped, r.series(telemetry.MetricDropped)[""])
+		close(hang)
+	})
 }

@@ -210,6 +210,19 @@ func TestLeaseSpans(t *testing.T) {
 		})
 		require.Equal(t, []string{lead(telemetry.LinkAsker, is)}, leads(leased))
 	})
+	heard(t, telemetry.Config{Roots: -1, LeaseSpans: true}, func(t *testing.T, s *script, c *Coordinator, r *listener) {
+		ctx, _ := r.request(t.Context(), "request")
+		h := lockWith(t, ctx, c.Mutex("k")).holdsAfter(s)
+		s.after(checkHoldAfter, lease.Annotate).end()
+		q := s.within(time.Second, lease.Renew)
+		time.Sleep(believed - time.Second)
+		require.ErrorIs(t, h.Unlock(), ErrLeaseLost)
+		q.fail(errStore)
+		s.within(time.Second, lease.Release).end() // it may still be there in the store
+		r.has(r.only(c, telemetry.SpanLease), wanted{
+			telemetry.AttrPath: "redis", telemetry.AttrOutcome: "lost", telemetry.AttrHolds: int64(1), telemetry.AttrCause: "not_renewed",
+		})
+	})
 }
 
 // TestWaitThatCameAfterAnEndDoesNotLeadToIt: the lease was on its way to this process
