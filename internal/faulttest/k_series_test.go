@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/internal/redistest"
+	"github.com/go-leasehold/leasehold/lease"
 	"github.com/go-leasehold/leasehold/lease/memlease"
 	"github.com/go-leasehold/leasehold/telemetry"
 )
@@ -36,6 +37,18 @@ func keyNumber(n int) string {
 	return fmt.Sprintf("%s:%d", []string{"order", "user", "stock", "cart"}[n%4], n)
 }
 
+// lockNumber locks the key of a number: of every four of a class one to write and one to read.
+func lockNumber(c *coordinator.Coordinator, n int) (*coordinator.Hold, error) {
+	ctx, key := context.Background(), keyNumber(n)
+	switch n / 4 % 4 {
+	case 0:
+		return c.ReadWrite(key).Lock(ctx, lease.Exclusive)
+	case 1:
+		return c.ReadWrite(key).Lock(ctx, lease.Shared)
+	}
+	return c.Mutex(key).Lock(ctx)
+}
+
 // lockEach locks and unlocks the keys of these numbers, some goroutines at a time.
 func lockEach(t *testing.T, c *coordinator.Coordinator, from, to int) {
 	t.Helper()
@@ -45,7 +58,7 @@ func lockEach(t *testing.T, c *coordinator.Coordinator, from, to int) {
 	for w := range workers {
 		wg.Go(func() {
 			for n := from + w; n < to && errs[w] == nil; n += workers {
-				hold, err := c.Mutex(keyNumber(n)).Lock(context.Background())
+				hold, err := lockNumber(c, n)
 				if err == nil {
 					err = hold.Unlock()
 				}
