@@ -121,7 +121,7 @@ func (h *handler) fleetKey(key string, a answer, at time.Time) FleetKey {
 	}
 	for _, holder := range a.info.Holders[:min(len(a.info.Holders), maxProcesses)] {
 		p := h.process(holder.Owner, holder.Mode, holder.TTL, holder.Since, at)
-		p.Trace = h.remoteTrace(holder.Trace)
+		p.Trace = h.trace(telemetry.ParseTrace(holder.Trace))
 		k.Holders = append(k.Holders, p)
 	}
 	for _, waiter := range a.info.Waiters[:min(len(a.info.Waiters), maxProcesses)] {
@@ -137,15 +137,6 @@ func (h *handler) process(owner string, mode lease.Mode, ttl time.Duration, sinc
 		p.Age = seconds(max(at.Sub(since), 0)) // by the store's clock, which may go before ours
 	}
 	return p
-}
-
-// remoteTrace returns where the span of a hold in another process is, or nil.
-func (h *handler) remoteTrace(traceparent string) *Trace {
-	span := telemetry.ParseTrace(traceparent)
-	if !span.IsValid() {
-		return nil
-	}
-	return &Trace{TraceID: span.TraceID().String(), SpanID: span.SpanID().String(), URL: h.conf.telemetry.URL(span)}
 }
 
 // processWait is a process that waits for another.

@@ -76,6 +76,7 @@ type Branch struct {
 	More    int    // other holds
 	Readers int
 	Holder  string // another process that has it
+	Trace   *Trace // of its hold
 	Phase   string
 	Cycle   bool
 
@@ -91,6 +92,7 @@ type Twig struct {
 	Mode   string
 	Age    Seconds
 	Cycle  bool
+	Trace  *Trace  // of the request
 	Behind *Waiter // of a reader: the writer before it
 	Held   []Branch
 }
@@ -129,12 +131,12 @@ const maxHoldsShown = 3
 func (p *picture) branch(b *branch) Branch {
 	k := &p.graph.keys[b.key]
 	shown := Branch{
-		Key: nameOf(k.Key), Readers: k.Readers, Holder: clip(k.Holder), Phase: k.Phase, Cycle: b.loop,
+		Key: nameOf(k.Key), Readers: k.Readers, Holder: clip(k.Holder), Trace: p.h.trace(k.HolderTrace), Phase: k.Phase, Cycle: b.loop,
 		Rest: b.rest, MoreBelow: b.more, More: max(len(k.Holds)-maxHoldsShown, 0),
 	}
 	for i := range k.Holds[:len(k.Holds)-shown.More] {
 		hold := &k.Holds[i]
-		h := Hold{Mode: hold.Mode.String(), Age: seconds(hold.Age), Trace: p.trace(hold)}
+		h := Hold{Mode: hold.Mode.String(), Age: seconds(hold.Age), Trace: p.h.trace(hold.Trace)}
 		if p.graph.seenAgain(hold.Owner) {
 			h.Caller = p.caller(hold.Owner)
 		}
@@ -151,7 +153,7 @@ func (p *picture) branch(b *branch) Branch {
 	}
 	for _, t := range b.open {
 		w := p.graph.waiter(t.wait)
-		twig := Twig{Mode: w.Mode.String(), Age: seconds(w.Waited), Cycle: p.graph.stuck[t.wait]}
+		twig := Twig{Mode: w.Mode.String(), Age: seconds(w.Waited), Cycle: p.graph.stuck[t.wait], Trace: p.h.trace(w.Trace)}
 		if len(w.Owners) > 0 {
 			twig.Caller = p.caller(w.Owners[0])
 		}

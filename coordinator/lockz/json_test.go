@@ -28,11 +28,11 @@ Problem:   code fatal text
 Now:       keys leases holds waiters wanted failing longest_wait longest_hold
 Cycle:     possible steps cut more
 Step:      caller process has next token held trace waits_for mode age place
-Wait:      key mode age callers has for behind holder cycle
+Wait:      key mode age callers has for behind trace holder holder_trace cycle
 Name:      key quoted bytes
-Key:       key quoted bytes class kind phase mode owner valid holder rank wanted failure cycle holds more_holds readers waiters more_waiters longest_wait longest_hold
+Key:       key quoted bytes class kind phase mode owner valid holder holder_trace holder_trace_age rank wanted failure cycle holds more_holds readers waiters more_waiters longest_wait longest_hold
 Hold:      caller mode token count reads age since path trace place
-Waiter:    callers mode try age since place
+Waiter:    callers mode try age since trace place
 Trace:     trace_id span_id url
 Fleet:     at keys more
 FleetKey:  key quoted bytes error token holders waiters more

@@ -104,7 +104,7 @@ func (p *picture) key(r rank) Key {
 	k := &p.graph.keys[r.key]
 	key := Key{
 		Name: nameOf(k.Key), Class: clip(k.Class), Phase: k.Phase, Valid: seconds(k.Valid), Owner: clip(k.Owner),
-		Holder: clip(k.Holder), Wanted: k.Wanted, Cycle: r.cycle, Readers: k.Readers,
+		Holder: clip(k.Holder), HolderTrace: p.h.trace(k.HolderTrace), HolderTraceAge: seconds(k.HolderTraceAge), Wanted: k.Wanted, Cycle: r.cycle, Readers: k.Readers,
 		LongestWait: seconds(r.wait), LongestHold: seconds(r.hold), Holds: []Hold{}, Waiters: []Waiter{},
 	}
 	if k.Kind != 0 {
@@ -125,7 +125,7 @@ func (p *picture) key(r rank) Key {
 		hold := &k.Holds[i]
 		shown := Hold{
 			Mode: hold.Mode.String(), Token: hold.Token, Count: hold.Count, Reads: hold.Reads, Age: seconds(hold.Age),
-			Since: p.At.Add(-hold.Age), Path: string(hold.Path), Trace: p.trace(hold), Place: clip(hold.Place),
+			Since: p.At.Add(-hold.Age), Path: string(hold.Path), Trace: p.h.trace(hold.Trace), Place: clip(hold.Place),
 		}
 		if p.graph.seenAgain(hold.Owner) {
 			shown.Caller = p.caller(hold.Owner)
@@ -143,6 +143,6 @@ func (p *picture) key(r rank) Key {
 func (p *picture) waiter(w *coordinator.WaiterSnapshot) Waiter {
 	return Waiter{
 		Callers: p.callersOf(w.Owners), Mode: w.Mode.String(), Try: w.Try, Age: seconds(w.Waited),
-		Since: p.At.Add(-w.Waited), Place: clip(w.Place),
+		Since: p.At.Add(-w.Waited), Trace: p.h.trace(w.Trace), Place: clip(w.Place),
 	}
 }

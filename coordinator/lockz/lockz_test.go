@@ -351,13 +351,11 @@ func TestAHoldsTraceIsALink(t *testing.T) {
 }
 
 func TestTracesAreLinks(t *testing.T) {
-	c := coordinator.HoldSnapshot{Trace: telemetry.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")}
-	require.True(t, c.Trace.IsValid())
-	p := &picture{h: &handler{}}
-	require.Equal(t, &Trace{TraceID: "0af7651916cd43dd8448eb211c80319c", SpanID: "b7ad6b7169203331"}, p.trace(&c))
-	p.h.conf.telemetry.TraceURL = "http://jaeger/trace/{trace}?uiFind={span}"
-	require.Equal(t, "http://jaeger/trace/0af7651916cd43dd8448eb211c80319c?uiFind=b7ad6b7169203331", p.trace(&c).URL)
-	require.Nil(t, p.trace(&coordinator.HoldSnapshot{}))
-	require.Equal(t, p.trace(&c), p.h.remoteTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
-	require.Nil(t, p.h.remoteTrace("nonsense"))
+	span := telemetry.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	require.True(t, span.IsValid())
+	h := &handler{}
+	require.Equal(t, &Trace{TraceID: "0af7651916cd43dd8448eb211c80319c", SpanID: "b7ad6b7169203331"}, h.trace(span))
+	h.conf.telemetry.TraceURL = "http://jaeger/trace/{trace}?uiFind={span}"
+	require.Equal(t, "http://jaeger/trace/0af7651916cd43dd8448eb211c80319c?uiFind=b7ad6b7169203331", h.trace(span).URL)
+	require.Nil(t, h.trace(telemetry.ParseTrace("nonsense")))
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/lease"
 )
@@ -63,6 +65,11 @@ func (p *picture) take(ctx context.Context, c *coordinator.Coordinator) []rank {
 	began := time.Now()
 	s := c.Snapshot()
 	p.At = time.Now()
+	return p.tell(ctx, s, p.At.Sub(began))
+}
+
+// tell fills in what a snapshot tells that took so long to be made.
+func (p *picture) tell(ctx context.Context, s coordinator.Snapshot, took time.Duration) []rank {
 	p.Title, p.ID, p.Server = p.h.conf.title, s.ID, clip(s.Capabilities.Server)
 	p.Missing = []string{}
 	for _, m := range s.Capabilities.Missing {
@@ -74,7 +81,7 @@ func (p *picture) take(ctx context.Context, c *coordinator.Coordinator) []rank {
 	if ctx.Err() != nil {
 		return nil
 	}
-	p.cycles(p.graph.rings(p.graph.number(p.At.Sub(began))))
+	p.cycles(p.graph.rings(p.graph.number(took)))
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -138,7 +145,7 @@ func (p *picture) cycles(rings []ring) {
 			for _, has := range g.holdsOf[l.owner] {
 				if has.key == before.key {
 					hold := g.hold(has)
-					step.Token, step.Held, step.Trace = hold.Token, seconds(hold.Age), p.trace(hold)
+					step.Token, step.Held, step.Trace = hold.Token, seconds(hold.Age), p.h.trace(hold.Trace)
 				}
 			}
 			c.Steps = append(c.Steps, step)
@@ -147,13 +154,12 @@ func (p *picture) cycles(rings []ring) {
 	}
 }
 
-// trace returns where a hold's span is, or nil.
-func (p *picture) trace(hold *coordinator.HoldSnapshot) *Trace {
-	if !hold.Trace.IsValid() {
+// trace returns where a span is, or nil.
+func (h *handler) trace(span trace.SpanContext) *Trace {
+	if !span.IsValid() {
 		return nil
 	}
-	url := p.h.conf.telemetry.URL(hold.Trace)
-	return &Trace{TraceID: hold.Trace.TraceID().String(), SpanID: hold.Trace.SpanID().String(), URL: url}
+	return &Trace{TraceID: span.TraceID().String(), SpanID: span.SpanID().String(), URL: h.conf.telemetry.URL(span)}
 }
 
 // waits fills in the edges of the waits-for graph, and the trees.
@@ -186,7 +192,7 @@ func (p *picture) wait(s spot) Wait {
 	k, w := &p.graph.keys[s.key], p.graph.waiter(s)
 	wait := Wait{
 		Key: nameOf(k.Key), Mode: w.Mode.String(), Age: seconds(w.Waited), Callers: p.callersOf(w.Owners),
-		Holder: clip(k.Holder), Cycle: p.graph.stuck[s],
+		Trace: p.h.trace(w.Trace), Holder: clip(k.Holder), HolderTrace: p.h.trace(k.HolderTrace), Cycle: p.graph.stuck[s],
 	}
 	for _, owner := range w.Owners {
 		has := p.graph.holdsOf[owner]

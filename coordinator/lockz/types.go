@@ -79,16 +79,22 @@ type Name struct {
 // Key is one key that the process holds, waits for, or knows of.
 type Key struct {
 	Name
-	Class   string  `json:"class,omitempty"`
-	Kind    string  `json:"kind"`            // "mutex" or "read/write lock"
-	Phase   string  `json:"phase"`           // of the lease: "free", "acquiring", "queued" or "held"
-	Mode    string  `json:"mode,omitempty"`  // of the lease
-	Owner   string  `json:"owner,omitempty"` // the lease's name in the store
-	Valid   Seconds `json:"valid"`           // what is left of a held lease, if it is not renewed
-	Holder  string  `json:"holder,omitempty"`
-	Rank    *int    `json:"rank,omitempty"` // of a queued process; 0 is the head of the store's queue
-	Wanted  bool    `json:"wanted"`         // other processes wait for it
-	Failure string  `json:"failure,omitempty"`
+	Class  string  `json:"class,omitempty"`
+	Kind   string  `json:"kind"`            // "mutex" or "read/write lock"
+	Phase  string  `json:"phase"`           // of the lease: "free", "acquiring", "queued" or "held"
+	Mode   string  `json:"mode,omitempty"`  // of the lease
+	Owner  string  `json:"owner,omitempty"` // the lease's name in the store
+	Valid  Seconds `json:"valid"`           // what is left of a held lease, if it is not renewed
+	Holder string  `json:"holder,omitempty"`
+
+	// HolderTrace is the hold there that was heard of last, and HolderTraceAge how long
+	// ago that was, if anything was heard: it may have ended since.
+	HolderTrace    *Trace  `json:"holder_trace,omitempty"`
+	HolderTraceAge Seconds `json:"holder_trace_age,omitempty"`
+
+	Rank    *int   `json:"rank,omitempty"` // of a queued process; 0 is the head of the store's queue
+	Wanted  bool   `json:"wanted"`         // other processes wait for it
+	Failure string `json:"failure,omitempty"`
 
 	// Cycle says that a call that waits for the key is in a deadlock of callers of
 	// this process, which is one of the Page's cycles, or of the same knot as one of
@@ -138,6 +144,7 @@ type Waiter struct {
 	Try     bool      `json:"try,omitempty"` // a TryLock, which waits for the store's answer only
 	Age     Seconds   `json:"age"`
 	Since   time.Time `json:"since"`
+	Trace   *Trace    `json:"trace,omitempty"` // the span that the call was made in, if it is sampled
 	Place   string    `json:"place,omitempty"`
 }
 
@@ -150,8 +157,11 @@ type Wait struct {
 	Has     []Name  `json:"has,omitempty"`     // keys that these hold
 	For     []int   `json:"for,omitempty"`     // callers who hold the key
 	Behind  *Waiter `json:"behind,omitempty"`  // of a reader: the writer before it, who is next
+	Trace   *Trace  `json:"trace,omitempty"`   // see Waiter.Trace
 	Holder  string  `json:"holder,omitempty"`  // another process that has it
 	Cycle   bool    `json:"cycle,omitempty"`   // see Key.Cycle
+
+	HolderTrace *Trace `json:"holder_trace,omitempty"` // see Key.HolderTrace
 }
 
 // Cycle is a deadlock: each step waits for what the next one has, and the last
