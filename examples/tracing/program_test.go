@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { programtest.Main(m, main) }
 
 // brief is what all runs here have in common.
-var brief = []string{"-hold", "400ms", "-patience", "150ms"}
+var brief = []string{"-hold", "600ms", "-patience", "400ms"}
 
 // environment is this process's, without what it may say of OpenTelemetry, and with what the test says.
 func environment(and ...string) (all []string) {

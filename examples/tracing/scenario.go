@@ -107,6 +107,9 @@ func (r *round) steps(s settings, before state) error {
 			return err
 		}
 	}
+	if err := r.until(inventory, "it knows for whom it waits", func(is state) bool { return is.Locks["stock"].Told || sampled() }); err != nil {
+		return err // one who is impatient would not hear of it
+	}
 	r.send(checkout, "POST /orders?patience="+s.patience.String(), impatient)
 	if err := r.until(inventory, "it waits for the stock again", func(is state) bool {
 		return is.Locks["stock"].Waiters == 3 || r.answered(impatient)

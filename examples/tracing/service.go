@@ -147,6 +147,7 @@ type lockState struct {
 	Holds   int
 	Waiters int
 	Wanted  bool // by another process
+	Told    bool // which hold elsewhere it waits for
 }
 
 // state is what a service says of itself to the parent.
@@ -162,6 +163,7 @@ func (s *service) state(w http.ResponseWriter, _ *http.Request) {
 	for _, k := range snapshot.Keys {
 		is.Locks[classOf(k.Key)] = lockState{
 			Leased: k.Owner != "", Holds: len(k.Holds) + k.Readers, Waiters: len(k.Waiters), Wanted: k.Wanted,
+			Told: k.HolderTrace.IsValid(),
 		}
 	}
 	_ = json.NewEncoder(w).Encode(is) // a parent that hung up has other worries
