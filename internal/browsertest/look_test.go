@@ -89,6 +89,28 @@ func TestLightAndDark(t *testing.T) {
 	require.NotEqual(t, papers["light"], papers["dark"])
 }
 
+// Since when, and the traces of who waits and of who has the key elsewhere, can be seen
+// and reached on a phone, where nothing hovers.
+func TestAPhoneShowsSinceWhenAndWhere(t *testing.T) {
+	s := newShop(t)
+	s.inUse()
+	tab := browser(t)
+	tab.screen(390, 800, "light")
+	tab.open(s.page.URL + "/?refresh=0&q=report:daily")
+	seen := func(cell string) []string {
+		return ask[[]string](tab, `[...document.querySelectorAll("#keys ~ .keys [data-label='`+cell+`'] :is(time, a)")]
+			.filter(e => e.checkVisibility() && e.getBoundingClientRect().height > 10).map(e => e.innerText)`)
+	}
+	require.Equal(t, []string{"trace"}, seen("Lease"), "of the hold there")
+	waits := seen("Waiting here")
+	require.Len(t, waits, 2)
+	require.Regexp(t, `^\d\d:\d\d:\d\d$`, waits[0])
+	require.Equal(t, "trace", waits[1])
+	tab.open(s.page.URL + "/?refresh=0&q=export:nightly")
+	require.Regexp(t, `^\d\d:\d\d:\d\d$`, seen("Held here")[0])
+	tab.quiet()
+}
+
 // All that can be used can be reached by the keyboard, and seen to be reached.
 func TestKeyboard(t *testing.T) {
 	s := newShop(t)

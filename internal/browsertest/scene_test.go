@@ -157,6 +157,12 @@ func (s *shop) inUse() {
 		}
 		return false
 	})
+	s.until(func() bool {
+		for _, k := range s.look("?q=report:").Keys {
+			return k.HolderTrace != nil
+		}
+		return false
+	})
 	s.until(func() bool { return len(s.look("?fleet=1").Cycles) == 2 }) // that of processes has lasted
 }
 
