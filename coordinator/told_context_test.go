@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -154,5 +155,19 @@ func TestKeysAndTokensAreToldOnlyWhereThatIsAsked(t *testing.T) {
 			require.NoError(t, err)
 			require.NotContains(t, string(metrics), key, "never in metrics")
 		})
+	}
+}
+
+// TestHoldThatIsOverIsToldWhenItsContextEnds: who hears of the end and flushes, as a program that gives up, misses nothing.
+func TestHoldThatIsOverIsToldWhenItsContextEnds(t *testing.T) {
+	r := listen(t)
+	c := untold(t, r.config(telemetry.Config{}))
+	for n := range 200 {
+		ctx, span := r.request(t.Context(), "request")
+		h, err := c.Mutex(fmt.Sprint(n), MaxHold(time.Millisecond)).Lock(ctx)
+		require.NoError(t, err)
+		<-h.Context().Done()
+		r.under(c, span.SpanContext(), telemetry.SpanHold)
+		require.ErrorIs(t, h.Unlock(), ErrHoldExpired)
 	}
 }
