@@ -166,8 +166,9 @@ func (a *actor) enter() instant {
 // here or elsewhere, has the key before their contexts have ended.
 func (a *actor) leave(now instant) {
 	if ended := a.out.ended; len(ended) > 0 {
-		a.out.ended, a.out.ending = nil, ended
-		a.ending++ // until endContexts is through, which settles then
+		a.out.ended = nil
+		a.ending++
+		go a.endContexts(ended) // ends within maxCancel, and settles then
 	}
 	a.settle(now)
 	a.arm(now)

@@ -12,16 +12,13 @@ type effects struct {
 	send  *flight
 	hints []lease.Request // that nothing depends on
 	ended []ending
-	// What the handler that is left now does of these, see leave.
-	ending []ending
-	told   []func() // what telemetry is told, on its goroutine
-	soon   []func() // the same, but that it meets no exporter
-	raise  []raised
+	soon  []func() // what telemetry is to do, on its goroutine
+	raise []raised
 }
 
 // any says that there are effects besides a command.
 func (e *effects) any() bool {
-	return e.ended != nil || e.ending != nil || e.hints != nil || e.told != nil || e.soon != nil || e.raise != nil
+	return e.ended != nil || e.hints != nil || e.soon != nil || e.raise != nil
 }
 
 // ending ends one context with its cause.
@@ -44,12 +41,6 @@ func (a *actor) unlock() {
 	}
 	for _, r := range out.hints {
 		a.c.store.Send(r, func(_ lease.Reply, err error) { a.onHint(r, err) })
-	}
-	for _, tell := range out.told {
-		a.c.tel.Later(tell)
-	}
-	if out.ending != nil { // who hears of the end finds it told
-		go a.endContexts(out.ending) // ends within maxCancel
 	}
 	for _, soon := range out.soon {
 		a.c.tel.Soon(soon)

@@ -14,8 +14,8 @@ import (
 
 // What is told of a key: who waited for whom, and what happened meanwhile. Most
 // calls are not traced, and cost a comparison here. What is told is put together
-// under the actor's mutex and handed on once it is free. Spans begin where they are
-// asked for, or else on a goroutine of telemetry's, where they end.
+// under the actor's mutex. Spans begin where they are asked for, or else on a goroutine
+// of telemetry's, where they end.
 
 // told is what an actor keeps for telemetry. It is guarded by actor.mu.
 type told struct {
@@ -251,7 +251,8 @@ func (a *actor) tellEnded(c *claim, why error, now instant) {
 	if t := &a.cur; t.shows == x {
 		t.shows, t.unsay = nil, true
 	}
-	a.out.told = append(a.out.told, func() {
+	// At once, so that who sees that it is over, and flushes, misses nothing.
+	a.c.tel.Later(func() {
 		w := a.c.clock.wall()
 		end := telemetry.End{Outcome: o, At: w.time(now), Events: w.events(events)}
 		if o == telemetry.Lost {
@@ -289,5 +290,5 @@ func (a *actor) tellLease(why error, now instant) {
 	if l.Outcome == telemetry.Lost {
 		l.Cause = causeOf(why)
 	}
-	a.out.told = append(a.out.told, func() { a.c.tel.Lease(l) })
+	a.c.tel.Later(func() { a.c.tel.Lease(l) })
 }
