@@ -16,7 +16,7 @@ type chronicle struct {
 	sections map[int]*section
 	set      string // of the epoch in use
 	loading  string // of the one being loaded
-	moves    map[pair]*moved
+	moves    map[way]*moved
 
 	moments []moment
 	tookBy  map[int]int64 // units that commands of a deed took, by its tag
@@ -43,6 +43,13 @@ type note struct {
 	latest   int64 // the latest time met by then
 }
 
+// way is from one segment to another, in one epoch. The segments come into an epoch one after the other, and a crash may
+// lie between: the first may give before the other is loaded, and what it gave in the epoch before may be told there late.
+type way struct {
+	set string
+	pair
+}
+
 // moved is what one segment gave to another.
 type moved struct{ given, got int64 }
 
@@ -64,7 +71,7 @@ type seen struct {
 func newChronicle(conf *Config, now int64) *chronicle {
 	c := &chronicle{
 		remember: conf.Remember.Microseconds(), limit: conf.PerUser, now: now,
-		sections: map[int]*section{}, moves: map[pair]*moved{},
+		sections: map[int]*section{}, moves: map[way]*moved{},
 		tookBy: map[int]int64{}, unnamed: map[int]int64{}, owner: map[string]int{},
 	}
 	for i := range conf.Segments {
@@ -247,7 +254,7 @@ func (c *chronicle) observeLoad(index int, call *call, a *answer) {
 		set: call.args[0], latest: c.now, loaded: atoi(call.args[3]), records: map[string]note{}, users: map[string]int64{},
 	}
 	for p := range c.moves {
-		if p.donor == index || p.home == index {
+		if p.set != call.args[0] && p.home == index {
 			delete(c.moves, p)
 		}
 	}
@@ -256,7 +263,7 @@ func (c *chronicle) observeLoad(index int, call *call, a *answer) {
 
 func (c *chronicle) observeGive(index int, call *call, a *answer, reached map[string]int) {
 	values, _ := a.message.AsStrSlice()
-	m := c.move(pair{index, int(atoi(call.args[1]))})
+	m := c.move(call.args[0], pair{index, int(atoi(call.args[1]))})
 	given := atoi(values[0])
 	if given < m.given {
 		c.fail("segment %d has given %d units to %s, and %d before", index, given, call.args[1], m.given)
@@ -267,11 +274,12 @@ func (c *chronicle) observeGive(index int, call *call, a *answer, reached map[st
 	m.given = given
 }
 
-func (c *chronicle) move(p pair) *moved {
-	if c.moves[p] == nil {
-		c.moves[p] = &moved{}
+func (c *chronicle) move(set string, of pair) *moved {
+	w := way{set, of}
+	if c.moves[w] == nil {
+		c.moves[w] = &moved{}
 	}
-	return c.moves[p]
+	return c.moves[w]
 }
 
 // expire sends back what is due in a segment.

@@ -18,7 +18,7 @@ func (c *chronicle) observeOrders(index int, call *call, a *answer, tag int, rea
 	s, args := c.sections[index], call.args
 	at := 5
 	for range atoi(args[4]) {
-		m := c.move(pair{int(atoi(args[at])), index})
+		m := c.move(args[0], pair{int(atoi(args[at])), index})
 		total := atoi(args[at+1])
 		switch {
 		case total > m.given:
