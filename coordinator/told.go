@@ -103,10 +103,11 @@ func (a *actor) record(d telemetry.Duration) {
 	}
 }
 
+// recordAll does so at once: when the last key has left the table, the queue is closed.
 func (a *actor) recordAll() {
 	if class, all := a.classOf(), a.told.durations; len(all) > 0 {
 		a.told.durations = nil
-		a.out.soon = append(a.out.soon, func() { class.Record(all) })
+		a.c.tel.Soon(func() { class.Record(all) })
 	}
 }
 
