@@ -282,6 +282,7 @@ func (a *actor) cancel(c *claim, why telemetry.Outcome) (err error, refused bool
 	}
 	if !left { // a call is counted once, and that one is among the grants
 		a.stats.failed(x.outcome)
+		a.recordWait(c, x.outcome, now)
 	}
 	return err, false
 }

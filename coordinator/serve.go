@@ -41,8 +41,8 @@ func (a *actor) grant(c *claim, now instant, by path) {
 	c.granted = now
 	c.path = by
 	a.stats.granted(by)
-	if c.timed && by != byRetention {
-		a.record(telemetry.Duration{Of: telemetry.OfWait, Shared: c.mode == lease.Shared, Outcome: telemetry.Acquired, Lasted: now.sub(c.since)})
+	if by != byRetention {
+		a.recordWait(c, telemetry.Acquired, now)
 	}
 	if c.more != nil && c.more.trace != nil {
 		a.linkGranted(c)
@@ -181,6 +181,9 @@ func (a *actor) turnAway(c *claim, err error) {
 	x.refused, x.holder = err, a.holder()
 	x.outcome = outcomeOf(err, c.try)
 	a.stats.failed(x.outcome)
+	if c.timed {
+		a.recordWait(c, x.outcome, a.c.clock.now())
+	}
 	a.giveUpOn(c)
 	c.turned = true
 	c.ready <- struct{}{}

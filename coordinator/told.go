@@ -103,6 +103,13 @@ func (a *actor) record(d telemetry.Duration) {
 	}
 }
 
+// recordWait has a claim's wait recorded, up to now.
+func (a *actor) recordWait(c *claim, o telemetry.Outcome, now instant) {
+	if c.timed {
+		a.record(telemetry.Duration{Of: telemetry.OfWait, Shared: c.mode == lease.Shared, Outcome: o, Lasted: now.sub(c.since)})
+	}
+}
+
 // recordAll does so at once: when the last key has left the table, the queue is closed.
 func (a *actor) recordAll() {
 	if class, all := a.classOf(), a.told.durations; len(all) > 0 {
@@ -188,16 +195,11 @@ func (a *actor) waited(x *claimTrace, o telemetry.Outcome, by telemetry.Path, fr
 
 // tellFailed tells of a call that does not hold.
 func (a *actor) tellFailed(c *claim, waited time.Duration) {
-	o := c.more.outcome
-	if c.timed {
-		class, d := a.classOf(), telemetry.Duration{Of: telemetry.OfWait, Shared: c.mode == lease.Shared, Outcome: o, Lasted: waited}
-		a.c.tel.Soon(func() { class.Record([]telemetry.Duration{d}) })
-	}
 	call := c.call()
 	if call == nil {
 		return
 	}
-	x, holder, from := c.more.trace, c.more.holder, c.since
+	o, x, holder, from := c.more.outcome, c.more.trace, c.more.holder, c.since
 	call.NoHold(true, func() telemetry.Wait {
 		w := a.waited(x, o, "", from, from.add(waited))
 		w.Holder = holder
