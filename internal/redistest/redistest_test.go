@@ -34,14 +34,14 @@ func TestStartPassesArgumentsAndPassword(t *testing.T) {
 
 func TestStartTellsWhyTheServerEnded(t *testing.T) {
 	t.Parallel()
-	_, err := launch(t.TempDir(), []string{"--no-such-setting", "1"})
+	_, err := Launch(t.TempDir(), "--no-such-setting", "1")
 	require.ErrorContains(t, err, "it ended")
 	require.ErrorContains(t, err, "no-such-setting")
 }
 
 func TestMissingRedisServerNamesTheRemedy(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := launch(t.TempDir(), nil)
+	_, err := Launch(t.TempDir())
 	require.ErrorContains(t, err, "make test")
 }
 

@@ -49,16 +49,17 @@ type Server struct {
 // test ends. It fails the test when there is no redis-server in PATH.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s, err := launch(t.TempDir(), args)
+	s, err := Launch(t.TempDir(), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.stop)
+	t.Cleanup(s.Stop)
 	return s
 }
 
-// launch starts a server on the first free port that nobody else takes in between.
-func launch(dir string, args []string) (*Server, error) {
+// Launch is [Start] without a test: whoever calls it also calls [Server.Stop]. The server works in dir, and listens on
+// the first free port that nobody else takes in between.
+func Launch(dir string, args ...string) (*Server, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("redistest: no redis-server in PATH: install it, or run `make test`, which does (%w)", err)
@@ -210,7 +211,8 @@ func (s *Server) Output() string {
 	return s.out.String()
 }
 
-func (s *Server) stop() { s.Kill() }
+// Stop ends the server for good.
+func (s *Server) Stop() { s.Kill() }
 
 // resumeIfPaused lets clients be closed in good order while a test left the server paused.
 func (s *Server) resumeIfPaused() {

@@ -30,7 +30,7 @@ func Shared(t testing.TB) *Server {
 	if shared.server == nil && shared.err == nil {
 		//nolint:usetesting // the server outlives the test that asks for it first
 		if shared.dir, shared.err = os.MkdirTemp("", "redistest"); shared.err == nil {
-			shared.server, shared.err = launch(shared.dir, nil)
+			shared.server, shared.err = Launch(shared.dir)
 		}
 	}
 	if shared.err != nil {
@@ -58,7 +58,7 @@ func stopShared() {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server != nil {
-		shared.server.stop()
+		shared.server.Stop()
 		shared.server = nil
 	}
 	if shared.dir != "" {
