@@ -5,6 +5,7 @@ package main
 import (
 	_ "github.com/HdrHistogram/hdrhistogram-go"
 	_ "github.com/bsm/redislock"
+	_ "github.com/go-leasehold/leasehold/internal/redistest"
 	_ "github.com/go-redsync/redsync/v4"
 	_ "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	_ "github.com/redis/go-redis/v9"
@@ -21,5 +22,4 @@ import (
 	_ "gonum.org/v1/plot/vg"
 	_ "gonum.org/v1/plot/vg/vgsvg"
 	_ "pgregory.net/rapid"
-	_ "github.com/go-leasehold/leasehold/internal/redistest"
 )

@@ -31,13 +31,14 @@ const (
 
 // Info is a contender.
 type Info struct {
-	Name     string   // as in -contender and in tables
-	Kind     Kind     // what it is for
-	Variant  string   // the name of the contender that this is a variant of; empty for a main entry
-	About    string   // one line
-	Settings []string // its settings, and where they are advised, one a line
-	Module   string   // the module it is from, whose version is told; empty for the standard library
-	Open     func(ctx context.Context, setup Setup) (Process, error)
+	Name           string   // as in -contender and in tables
+	Kind           Kind     // what it is for
+	Variant        string   // the name of the contender that this is a variant of; empty for a main entry
+	About          string   // one line
+	Settings       []string // its settings, and where they are advised, one a line
+	Module         string   // the module it is from, whose version is told; empty for the standard library
+	ExcludesNobody bool     // its Lock only takes time, as one command does: nobody looks for two holders
+	Open           func(ctx context.Context, setup Setup) (Process, error)
 }
 
 // Setup is what a contender gets to work with.
