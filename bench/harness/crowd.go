@@ -20,7 +20,8 @@ func (c *Cast) Load(ctx context.Context, args LoadArgs) (result.Round, error) {
 
 // LoadOn is Load in some of the processes.
 func (c *Cast) LoadOn(ctx context.Context, children []*ChildProcess, args LoadArgs) (result.Round, error) {
-	args.Prefix, args.Warm, args.For = c.Prefix(), c.Plan.Warm, c.Plan.For
+	longer := time.Duration(max(1, args.Longer))
+	args.Prefix, args.Warm, args.For = c.Prefix(), c.Plan.Warm, c.Plan.For*longer
 	// With a longer way to Redis it takes longer until all have begun.
 	args.Warm += 20 * c.Delay
 	args.Start = time.Now().Add(lead)

@@ -40,6 +40,7 @@ type LoadArgs struct {
 	IDs        bool          // orders have IDs
 	Start      time.Time     // when the goroutines begin
 	Warm, For  time.Duration // how long they run before it counts, and how long it does
+	Longer     int           // times as long as the plan says. 0: once
 }
 
 // Tally is what one process measured of a load.
@@ -135,10 +136,13 @@ func waitFor(wg *sync.WaitGroup, limit time.Duration) error {
 	}
 }
 
+// keyOf is the name of a key of a load.
+func keyOf(prefix string, number int) string { return prefix + ":" + strconv.Itoa(number) }
+
 func (l *load) prepare() error {
 	l.keys = make([]string, max(1, l.args.Keys))
 	for i := range l.keys {
-		l.keys[i] = l.args.Prefix + ":" + strconv.Itoa(i)
+		l.keys[i] = keyOf(l.args.Prefix, i)
 	}
 	if l.args.Action != Sell {
 		return nil

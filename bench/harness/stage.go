@@ -110,6 +110,9 @@ func (c *Cast) Prefix() string {
 	return fmt.Sprintf("%s:%s:%s:%s:%d:%d", c.run, c.scenario, c.Point.Label, c.Contender.Name, c.Delay.Microseconds(), c.round)
 }
 
+// Key is the name of a key of this round's loads.
+func (c *Cast) Key(number int) string { return keyOf(c.Prefix(), number) }
+
 // Join starts one more child, and opens the contender in it.
 func (c *Cast) Join(ctx context.Context) (*ChildProcess, error) {
 	addr, err := c.addr(c.Delay)
