@@ -65,6 +65,28 @@ func TestTryLockBusyAnswerMayOvertakeTheReply(t *testing.T) {
 	})
 }
 
+// A holder answers once. Who comes behind its answer, and ahead of the reply to the command that asked, must not wait for another one.
+func TestTryLockBehindABusyAnswerAsksAnew(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
+		a := tryOf(t, c.Mutex("k"))
+		q := s.next(lease.Acquire)
+		s.emit(lease.InUse, "k", q.Ticket)
+		a.fails(ErrNotAcquired)
+		b, d := tryOf(t, c.Mutex("k")), tryOf(t, c.Mutex("k"))
+		q.waits()
+		again := s.next(lease.Release)
+		require.Equal(t, q.Ticket, again.Ticket)
+		require.NotNil(t, again.Next)
+		require.True(t, again.Next.Ask)
+		again.waits()
+		s.emit(lease.InUse, "k", again.Next.Ticket)
+		require.Zero(t, b.fails(ErrNotAcquired).Waited)
+		require.Zero(t, d.fails(ErrNotAcquired).Waited)
+		s.next(lease.Release).end()
+		s.quiet(time.Minute)
+	})
+}
+
 func TestTryLockBusyAnswerForAnotherTicketMeansNothing(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 		a := tryOf(t, c.Mutex("k"))

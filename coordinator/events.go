@@ -24,6 +24,7 @@ func (a *actor) onEvent(e lease.Event) bool {
 		a.onTraced(e, now)
 	case lease.InUse:
 		if e.Ticket == a.cur.ticket && a.cur.asking {
+			a.cur.replied = true
 			a.refuseTries(nil)
 		}
 	case lease.Changed:

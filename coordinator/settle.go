@@ -36,8 +36,7 @@ func (a *actor) proceed(now instant) {
 		}
 	case acquiring, queued:
 		if !a.askedFor(t.mode) { // nobody wants it any more
-			a.owe(t.ticket, t.resent || a.failing != 0, now)
-			*t = tenure{}
+			a.withdraw(now)
 		}
 	}
 	if t.phase == free && a.waiting.n > 0 {
@@ -51,6 +50,12 @@ func (a *actor) proceed(now instant) {
 		a.out.send = a.flight
 		a.stats.Commands++
 	}
+}
+
+// withdraw retires a ticket that is no lease yet. Its release is the next command.
+func (a *actor) withdraw(now instant) {
+	a.owe(a.cur.ticket, a.cur.resent || a.failing != 0, now)
+	a.cur = tenure{}
 }
 
 // askedFor says whether anybody who waits wants a lease of the mode. A ticket
