@@ -42,6 +42,9 @@ func (s *Stage) Run(ctx context.Context, scenario Scenario, contenders []contend
 		Axis: scenario.Axis, Headline: scenario.Headline,
 	}
 	for _, point := range scenario.Points(s.Plan.Full) {
+		if s.Plan.Only != nil && !s.Plan.Only(scenario.Name, point) {
+			continue
+		}
 		for _, delay := range s.Plan.Delays {
 			if delay > 0 && (scenario.Delayed == nil || !scenario.Delayed(point)) {
 				continue

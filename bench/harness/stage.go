@@ -19,11 +19,15 @@ type Plan struct {
 	Warm, For time.Duration // of a round, where it goes by time
 	Delays    []time.Duration
 	TTL       time.Duration // of locks, where a scenario has none of its own
+
+	// Only tells which points are measured. nil: all.
+	Only func(scenario string, point Point) bool
 }
 
-// Quick and Full are the plans of `make bench` and `make bench-full`.
+// Quick, Full and Check are the plans of `make bench`, `make bench-full` and `make bench-check`.
 var (
 	Quick = Plan{Rounds: 3, Warm: 30 * time.Millisecond, For: 120 * time.Millisecond, TTL: 10 * time.Second, Delays: []time.Duration{0}}
+	Check = Plan{Rounds: 5, Warm: 30 * time.Millisecond, For: 200 * time.Millisecond, TTL: 10 * time.Second, Delays: []time.Duration{0}}
 	Full  = Plan{
 		Full: true, Rounds: 5, Warm: 100 * time.Millisecond, For: 400 * time.Millisecond, TTL: 10 * time.Second,
 		Delays: []time.Duration{0, 200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond},

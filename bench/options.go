@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-leasehold/leasehold/bench/contender"
+	"github.com/go-leasehold/leasehold/bench/harness"
+	"github.com/go-leasehold/leasehold/bench/scenario"
+)
+
+// options are what was asked for.
+type options struct {
+	scenarios  []harness.Scenario
+	contenders []contender.Info
+	redis      string // host:port; empty: a server of our own
+	plan       harness.Plan
+	out        string // directory of the report; empty: none
+	list       bool
+	check      bool
+}
+
+const usage = `bench measures leasehold beside other locks, and beside what memory and Redis allow, in one run.
+
+  go run .                                 a quick look, under three minutes
+  go run . -full                           everything, with network delays: about half an hour
+  go run . -scenario hot,handoff -contender leasehold,rueidislock -rtt 0,1
+  go run . -list                           what there is to choose from
+  go run . -check                          fails where leasehold has become slower than its floors
+
+`
+
+const (
+	maxRounds    = 1000
+	maxRoundTrip = 10 * time.Second
+	minFor       = 10 * time.Millisecond
+	maxFor       = time.Minute
+)
+
+// parse reads the arguments of the program.
+func parse(args []string, output io.Writer) (options, error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(output)
+	flags.Usage = func() {
+		fmt.Fprint(output, usage)
+		flags.PrintDefaults()
+	}
+	scenarios := flags.String("scenario", "", "scenarios, with commas; all if empty")
+	contenders := flags.String("contender", "", "contenders, with commas; all if empty")
+	redis := flags.String("redis", "", "`host:port` of a server that runs already, which is neither flushed nor stopped; one of our own if empty")
+	delays := flags.String("rtt", "", "network delay added to each round trip, in milliseconds, with commas: 0,0.2,1,5")
+	full := flags.Bool("full", false, "measure at all points, with all delays, and longer")
+	rounds := flags.Int("rounds", 0, "rounds of each measurement")
+	length := flags.Duration("for", 0, "how long a round is measured")
+	out := flags.String("out", "", "directory for the report; report/quick or report/full if empty, - for none")
+	list := flags.Bool("list", false, "list scenarios and contenders")
+	check := flags.Bool("check", false, "measure four ratios, and fail where one is below its floor")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	if flags.NArg() > 0 {
+		return options{}, fmt.Errorf("%q is no flag: what to measure is said by -scenario", flags.Arg(0))
+	}
+	o := options{redis: *redis, plan: harness.Quick, out: *out, list: *list, check: *check}
+	switch {
+	case *full && *check:
+		return options{}, errors.New("-full and -check are two different runs: choose one")
+	case *full:
+		o.plan = harness.Full
+	case *check:
+		o.plan = harness.Check
+	}
+	var err error
+	if o.scenarios, err = scenario.Choose(split(*scenarios)); err != nil {
+		return options{}, err
+	}
+	if o.contenders, err = chosen(split(*contenders)); err != nil {
+		return options{}, err
+	}
+	if *delays != "" {
+		if o.plan.Delays, err = milliseconds(split(*delays)); err != nil {
+			return options{}, err
+		}
+	}
+	if err := o.lengths(*rounds, *length); err != nil {
+		return options{}, err
+	}
+	o.out = directory(o)
+	return o, nil
+}
+
+// lengths sets how much is measured, where that was asked for.
+func (o *options) lengths(rounds int, length time.Duration) error {
+	if rounds != 0 {
+		if rounds < 1 || rounds > maxRounds {
+			return fmt.Errorf("-rounds %d: from 1 to %d", rounds, maxRounds)
+		}
+		o.plan.Rounds = rounds
+	}
+	if length != 0 {
+		if length < minFor || length > maxFor {
+			return fmt.Errorf("-for %v: from %v to %v", length, minFor, maxFor)
+		}
+		o.plan.For = length
+	}
+	return nil
+}
+
+// directory is where the report goes.
+func directory(o options) string {
+	switch {
+	case o.out == "-":
+		return ""
+	case o.out != "":
+		return o.out
+	case o.check:
+		return ""
+	case o.plan.Full:
+		return filepath.Join("report", "full")
+	}
+	return filepath.Join("report", "quick")
+}
+
+func split(list string) []string {
+	return slices.DeleteFunc(strings.Split(list, ","), func(s string) bool { return s == "" })
+}
+
+// chosen returns the contenders of names. None is all.
+func chosen(names []string) ([]contender.Info, error) {
+	if len(names) == 0 {
+		return contender.All(), nil
+	}
+	for _, name := range names {
+		if _, err := contender.Find(name); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(contender.All(), func(info contender.Info) bool {
+		return !slices.Contains(names, info.Name)
+	}), nil
+}
+
+func milliseconds(list []string) ([]time.Duration, error) {
+	var all []time.Duration
+	for _, text := range list {
+		n, err := strconv.ParseFloat(text, 64)
+		d := time.Duration(n * float64(time.Millisecond))
+		if err != nil || !(n >= 0) || d > maxRoundTrip {
+			return nil, fmt.Errorf("-rtt %s: %q is no number of milliseconds from 0 to %d", strings.Join(list, ","), text, maxRoundTrip.Milliseconds())
+		}
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
