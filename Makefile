@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO        ?= go
-MODULES   := . examples
+MODULES   := . bench examples
 FUZZTIME  ?= 30s
 BENCH     ?= .
 BENCHTIME ?= 1s
@@ -12,6 +12,7 @@ COUNT     ?= 1
 # One test binary for each core at most; the tests start servers and processes of their own.
 TESTFLAGS ?= -race -shuffle=on -timeout 8m
 DEMOFLAGS ?=
+BENCHFLAGS ?=
 LINTER    := bin/golangci-lint
 JAEGER    := bin/jaeger
 
@@ -99,7 +100,19 @@ demo: ## Several processes on one counter, with an embedded server
 	@cd examples && $(GO) run ./quickstart $(DEMOFLAGS)
 
 .PHONY: bench
-bench: redis-server ## The benchmarks (BENCH=regexp, BENCHTIME, COUNT)
+bench: redis-server ## leasehold beside other locks and its limits, in one run of under three minutes (BENCHFLAGS)
+	@cd bench && $(GO) run . $(BENCHFLAGS)
+
+.PHONY: bench-full
+bench-full: redis-server ## The same at all points and with network delays, for half an hour; writes bench/report/full
+	@cd bench && $(GO) run . -full $(BENCHFLAGS)
+
+.PHONY: bench-check
+bench-check: redis-server ## Four ratios that must not fall below their floors
+	@cd bench && $(GO) run . -check $(BENCHFLAGS)
+
+.PHONY: microbench
+microbench: redis-server ## The benchmarks of single packages (BENCH=regexp, BENCHTIME, COUNT)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) ./...
 
 .PHONY: fuzz
