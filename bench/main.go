@@ -2,55 +2,118 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 
-	"github.com/go-leasehold/leasehold/bench/contender"
 	"github.com/go-leasehold/leasehold/bench/harness"
+	"github.com/go-leasehold/leasehold/bench/result"
 	"github.com/go-leasehold/leasehold/bench/scenario"
 )
 
 func main() {
 	if harness.IsChild() {
-		if err := harness.Child(scenario.Services()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		exit(harness.Child(scenario.Services()))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	server, err := harness.StartServer()
-	if err != nil {
-		panic(err)
+	if err == nil {
+		err = run(ctx, o, os.Stdout)
 	}
-	stage, err := harness.NewStage(server, harness.Quick)
+	exit(err)
+}
+
+func exit(err error) {
 	if err != nil {
-		panic(err)
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
-	defer stage.Close()
-	ss, err := scenario.Choose(os.Args[1:])
+	os.Exit(0)
+}
+
+// run does what was asked for.
+func run(ctx context.Context, o options, output io.Writer) error {
+	if o.list {
+		list(o, output)
+		return nil
+	}
+	report, err := measure(ctx, o)
+	if err != nil && len(report.Scenarios) == 0 {
+		return err
+	}
+	return errors.Join(err, tell(o, report, output)) // what was measured until then is told
+}
+
+// list tells what there is to choose from.
+func list(o options, output io.Writer) {
+	for _, s := range o.scenarios {
+		fmt.Fprintf(output, "%-14s %s\n", s.Name, s.Question)
+	}
+	fmt.Fprintln(output)
+	for _, info := range o.contenders {
+		fmt.Fprintf(output, "%-24s %s\n", info.Name, info.About)
+	}
+}
+
+// measure runs the scenarios, one after the other.
+func measure(ctx context.Context, o options) (report result.Report, err error) {
+	server, err := open(o.redis)
 	if err != nil {
-		panic(err)
+		return report, err
 	}
-	for _, s := range ss {
-		begin := time.Now()
-		r, err := stage.Run(ctx, s, contender.All(), func(string, harness.Point, time.Duration, string, int, int) {})
+	stage, err := harness.NewStage(server, o.plan)
+	if err != nil {
+		server.Close()
+		return report, err
+	}
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	report = result.Report{
+		Started: time.Now().UTC().Truncate(time.Second), Command: command(), Size: size(o), Rounds: o.plan.Rounds, RoundFor: o.plan.For,
+		Machine: machine(server.Version), Contenders: participants(o.contenders),
+	}
+	began := time.Now()
+	progress := newProgress(o)
+	defer progress.Done()
+	for _, s := range o.scenarios {
+		measured, err := stage.Run(ctx, s, o.contenders, progress.Step)
+		report.Took = time.Since(began)
+		if len(measured.Cells) > 0 {
+			report.Scenarios = append(report.Scenarios, measured)
+		}
 		if err != nil {
-			panic(err)
+			return report, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		for _, c := range r.Cells {
-			fmt.Printf("%-10s %5s %-20s %s", s.Name, c.Point, c.Contender, c.Failure)
-			for _, round := range c.Rounds {
-				b, _ := json.Marshal(round)
-				fmt.Printf(" %s", b)
-				break
-			}
-			fmt.Println()
-		}
-		fmt.Println(time.Since(begin))
 	}
+	return report, nil
+}
+
+// open returns the server to measure.
+func open(addr string) (*harness.Server, error) {
+	if addr == "" {
+		return harness.StartServer()
+	}
+	return harness.ConnectServer(addr)
+}
+
+// command is what was typed, without the program's path.
+func command() string { return strings.Join(append([]string{"go run ."}, os.Args[1:]...), " ") }
+
+func size(o options) string {
+	switch {
+	case o.check:
+		return "check"
+	case o.plan.Full:
+		return "full"
+	}
+	return "quick"
 }
