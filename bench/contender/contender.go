@@ -87,6 +87,17 @@ type RW interface {
 	Lock(ctx context.Context) (Hold, error)
 }
 
+// Segmenter is a [Process] with locks that are made of several.
+type Segmenter interface {
+	// Segments returns the n locks of a name.
+	Segments(name string, n int) (Segments, error)
+}
+
+// Segments are several locks, of which a routing key chooses one.
+type Segments interface {
+	Mutex(routing string) Mutex
+}
+
 // Seller is a [Process] that sells stock.
 type Seller interface {
 	// Stock loads units under a name and returns what sells them.

@@ -109,6 +109,34 @@ func (l leaseholdRW) Lock(ctx context.Context) (Hold, error) {
 	return hold, nil
 }
 
+// Segments are as in segment.Locks.
+func (p *leaseholdProcess) Segments(name string, n int) (Segments, error) {
+	locks, err := segment.NewLocks(p.coordinator, name, n, p.options...)
+	if err != nil {
+		return nil, err
+	}
+	return leaseholdSegments{locks}, nil
+}
+
+type leaseholdSegments struct{ locks *segment.Locks }
+
+func (s leaseholdSegments) Mutex(routing string) Mutex {
+	return leaseholdSegment{locks: s.locks, routing: routing}
+}
+
+type leaseholdSegment struct {
+	locks   *segment.Locks
+	routing string
+}
+
+func (s leaseholdSegment) Lock(ctx context.Context) (Hold, error) {
+	hold, err := s.locks.Lock(ctx, s.routing)
+	if err != nil {
+		return nil, err
+	}
+	return hold, nil
+}
+
 // Stock has two segments, as docs/stock.md advises for a single server.
 func (p *leaseholdProcess) Stock(ctx context.Context, name string, units int64) (Stock, error) {
 	stock, err := segment.NewStock(p.coordinator, name, segment.Config{Segments: 2})

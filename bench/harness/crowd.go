@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -20,28 +21,51 @@ func (c *Cast) Load(ctx context.Context, args LoadArgs) (result.Round, error) {
 
 // LoadOn is Load in some of the processes.
 func (c *Cast) LoadOn(ctx context.Context, children []*ChildProcess, args LoadArgs) (result.Round, error) {
-	longer := time.Duration(max(1, args.Longer))
-	args.Prefix, args.Warm, args.For = c.Prefix(), c.Plan.Warm, c.Plan.For*longer
+	tallies, server, err := c.loads(ctx, children, slices.Repeat([]LoadArgs{args}, len(children)))
+	if err != nil {
+		return nil, err
+	}
+	return summary(tallies, server)
+}
+
+// LoadBeside runs a load in the first process, beside another one in all others, and tells what came of the first, but for
+// violations and errors, which are of all.
+func (c *Cast) LoadBeside(ctx context.Context, first, others LoadArgs) (result.Round, error) {
+	all := slices.Repeat([]LoadArgs{others}, len(c.Children))
+	all[0] = first
+	tallies, server, err := c.loads(ctx, c.Children, all)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tallies[1:] {
+		tallies[0].Violations += t.Violations
+		tallies[0].Errors += t.Errors
+	}
+	return summary(tallies[:1], server)
+}
+
+// loads runs a load in each of some processes, all at the same time, and tells what each of them and the server did meanwhile.
+func (c *Cast) loads(ctx context.Context, children []*ChildProcess, each []LoadArgs) ([]Tally, Reading, error) {
+	longer := time.Duration(max(1, each[0].Longer))
 	// With a longer way to Redis it takes longer until all have begun.
-	args.Warm += 20 * c.Delay
-	args.Start = time.Now().Add(lead)
+	warm, measured := c.Plan.Warm+20*c.Delay, c.Plan.For*longer
+	start := time.Now().Add(lead)
 	tallies, errs := make([]Tally, len(children)), make(chan error, len(children))
 	for i, child := range children {
+		args := each[i]
+		args.Prefix, args.Start, args.Warm, args.For = c.Prefix(), start, warm, measured
 		go func() { errs <- child.Call(ctx, "Worker.Load", args, &tallies[i]) }()
 	}
-	time.Sleep(time.Until(args.Start.Add(args.Warm)))
+	time.Sleep(time.Until(start.Add(warm)))
 	before, err := c.Server.Read(ctx)
 	all := []error{err}
-	time.Sleep(time.Until(args.Start.Add(args.Warm + args.For)))
+	time.Sleep(time.Until(start.Add(warm + measured)))
 	after, err := c.Server.Read(ctx)
 	all = append(all, err)
 	for range children {
 		all = append(all, <-errs)
 	}
-	if err := errors.Join(all...); err != nil {
-		return nil, err
-	}
-	return summary(tallies, after.Since(before))
+	return tallies, after.Since(before), errors.Join(all...)
 }
 
 // summary makes a round of what the processes and the server tell.

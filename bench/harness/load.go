@@ -24,6 +24,7 @@ const (
 	Try  Action = "try"  // TryLock, and Unlock where it was got
 	Read Action = "read" // RLock or, by LoadArgs.Reads, Lock, of a read/write lock
 	Sell Action = "sell" // one unit
+	Deny Action = "deny" // one unit of what is sold out
 )
 
 // LoadArgs is a load that one process makes.
@@ -36,6 +37,8 @@ type LoadArgs struct {
 	Fresh      bool          // each operation has another key, which nobody had before
 	Reads      int           // percent of reads
 	Work       time.Duration // how long a lock is held, asleep
+	Pause      time.Duration // between an operation and the next one
+	Segments   int           // a lock is one of so many, chosen by the goroutine's name. 0: it is not segmented
 	Units      int64         // of stock, that there are
 	IDs        bool          // orders have IDs
 	Start      time.Time     // when the goroutines begin
@@ -76,13 +79,14 @@ const (
 
 // load is a load that runs.
 type load struct {
-	worker  *Worker
-	args    LoadArgs
-	phase   atomic.Int32
-	process contender.Process
-	stock   contender.Stock
-	guarded bool
-	keys    []string
+	worker   *Worker
+	args     LoadArgs
+	phase    atomic.Int32
+	process  contender.Process
+	stock    contender.Stock
+	segments contender.Segments
+	guarded  bool
+	keys     []string
 
 	mu    sync.Mutex
 	tally Tally                   // guarded by mu, as is waits
@@ -144,7 +148,16 @@ func (l *load) prepare() error {
 	for i := range l.keys {
 		l.keys[i] = keyOf(l.args.Prefix, i)
 	}
-	if l.args.Action != Sell {
+	if l.args.Segments > 0 {
+		segmenter, ok := l.process.(contender.Segmenter)
+		if !ok {
+			return fmt.Errorf("%s has no segmented locks", l.worker.info.Name)
+		}
+		var err error
+		l.segments, err = segmenter.Segments(l.args.Prefix, l.args.Segments)
+		return err
+	}
+	if l.args.Action != Sell && l.args.Action != Deny {
 		return nil
 	}
 	seller, ok := l.process.(contender.Seller)
@@ -190,6 +203,9 @@ func (l *load) goroutine(ctx context.Context, number int) {
 			t.asked = time.Now()
 		}
 		err := l.once(ctx, &t)
+		if l.args.Pause > 0 {
+			time.Sleep(l.args.Pause)
+		}
 		switch {
 		case err == nil && t.counts:
 			counted++
@@ -227,7 +243,7 @@ func (l *load) chooser(random *rand.Rand) func() int {
 // once does it once.
 func (l *load) once(ctx context.Context, t *turn) error {
 	switch l.args.Action {
-	case Sell:
+	case Sell, Deny:
 		return l.sell(ctx, t)
 	case Read:
 		return l.read(ctx, t)
@@ -244,7 +260,13 @@ func (l *load) lock(ctx context.Context, t *turn) error {
 		key = key + ":" + strconv.Itoa(l.worker.number) + ":" + strconv.Itoa(t.goroutine) + ":" + strconv.Itoa(t.number)
 		guarded = false // nobody else knows the key
 	}
-	hold, err := l.process.Mutex(key).Lock(ctx)
+	mutex := contender.Mutex(nil)
+	if l.segments != nil {
+		mutex, guarded = l.segments.Mutex("user-"+strconv.Itoa(t.goroutine)), false
+	} else {
+		mutex = l.process.Mutex(key)
+	}
+	hold, err := mutex.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -311,8 +333,8 @@ func (l *load) sell(ctx context.Context, t *turn) error {
 		id = strconv.Itoa(l.worker.number) + "-" + strconv.Itoa(t.goroutine) + "-" + strconv.Itoa(t.number)
 	}
 	sold, err := l.stock.Sell(ctx, id)
-	if err == nil && !sold {
-		err = errors.New("the stock is sold out: the load has too few units")
+	if err == nil && sold == (l.args.Action == Deny) {
+		err = fmt.Errorf("sold: %v, of a stock of %d units", sold, l.args.Units)
 	}
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 // order is that of reports.
 var order = []string{
-	"hot", "processes", "uncontended", "keys", "trylock", "handoff", "crash", "deleted", "reads", "stock", "work",
+	"hot", "processes", "uncontended", "keys", "trylock", "handoff", "crash", "deleted", "reads", "reads-local", "writer", "stock", "soldout", "segments", "work",
 	"memory-idle", "memory-held", "memory-waiter", "telemetry",
 }
 
