@@ -111,11 +111,7 @@ func (l leaseholdRW) Lock(ctx context.Context) (Hold, error) {
 
 // Segments are as in segment.Locks.
 func (p *leaseholdProcess) Segments(name string, n int) (Segments, error) {
-	locks, err := segment.NewLocks(p.coordinator, name, n, p.options...)
-	if err != nil {
-		return nil, err
-	}
-	return leaseholdSegments{locks}, nil
+	return leaseholdSegments{segment.NewLocks(p.coordinator, name, n, p.options...)}, nil
 }
 
 type leaseholdSegments struct{ locks *segment.Locks }
