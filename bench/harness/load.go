@@ -70,6 +70,17 @@ const (
 	drainFor = 10 * time.Second
 )
 
+// keptMutexes is for how many keys a program would keep the handles. For more, each operation makes one.
+const keptMutexes = 1024
+
+// mutex returns the handle of a key.
+func (l *load) mutex(slot int) contender.Mutex {
+	if slot < len(l.mutexes) {
+		return l.mutexes[slot]
+	}
+	return l.process.Mutex(l.keys[slot])
+}
+
 // The phases of a load.
 const (
 	warming int32 = iota
@@ -87,6 +98,7 @@ type load struct {
 	segments contender.Segments
 	guarded  bool
 	keys     []string
+	mutexes  []contender.Mutex // of keys, where there are few
 
 	mu    sync.Mutex
 	tally Tally                   // guarded by mu, as is waits
@@ -147,6 +159,11 @@ func (l *load) prepare() error {
 	l.keys = make([]string, max(1, l.args.Keys))
 	for i := range l.keys {
 		l.keys[i] = keyOf(l.args.Prefix, i)
+	}
+	if len(l.keys) <= keptMutexes {
+		for _, key := range l.keys {
+			l.mutexes = append(l.mutexes, l.process.Mutex(key))
+		}
 	}
 	if l.args.Segments > 0 {
 		segmenter, ok := l.process.(contender.Segmenter)
@@ -255,16 +272,16 @@ func (l *load) once(ctx context.Context, t *turn) error {
 }
 
 func (l *load) lock(ctx context.Context, t *turn) error {
-	key, guarded := l.keys[t.slot], l.guarded
-	if l.args.Fresh {
-		key = key + ":" + strconv.Itoa(l.worker.number) + ":" + strconv.Itoa(t.goroutine) + ":" + strconv.Itoa(t.number)
-		guarded = false // nobody else knows the key
-	}
-	mutex := contender.Mutex(nil)
-	if l.segments != nil {
+	var mutex contender.Mutex
+	guarded := l.guarded
+	switch {
+	case l.args.Fresh: // nobody else knows the key
+		key := l.keys[t.slot] + ":" + strconv.Itoa(l.worker.number) + ":" + strconv.Itoa(t.goroutine) + ":" + strconv.Itoa(t.number)
+		mutex, guarded = l.process.Mutex(key), false
+	case l.segments != nil: // which lock it is, is not known here
 		mutex, guarded = l.segments.Mutex("user-"+strconv.Itoa(t.goroutine)), false
-	} else {
-		mutex = l.process.Mutex(key)
+	default:
+		mutex = l.mutex(t.slot)
 	}
 	hold, err := mutex.Lock(ctx)
 	if err != nil {
@@ -289,7 +306,7 @@ func (l *load) inside(hold contender.Hold, t *turn, guarded bool, enter, leave f
 }
 
 func (l *load) try(ctx context.Context, t *turn) error {
-	mutex, ok := l.process.Mutex(l.keys[t.slot]).(contender.TryMutex)
+	mutex, ok := l.mutex(t.slot).(contender.TryMutex)
 	if !ok {
 		return fmt.Errorf("%s has no TryLock", l.worker.info.Name)
 	}
