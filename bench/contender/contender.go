@@ -37,6 +37,7 @@ type Info struct {
 	About          string   // one line
 	Settings       []string // its settings, and where they are advised, one a line
 	Module         string   // the module it is from, whose version is told; empty for the standard library
+	Prefix         string   // of a key's name in Redis: what an operator would delete is Prefix and the key
 	ExcludesNobody bool     // its Lock only takes time, as one command does: nobody looks for two holders
 	Open           func(ctx context.Context, setup Setup) (Process, error)
 }

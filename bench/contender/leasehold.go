@@ -71,7 +71,7 @@ type variant struct {
 
 func leasehold(v variant) Info {
 	return Info{
-		Name: v.name, Kind: Ours, Variant: v.of, About: v.about, Settings: v.settings,
+		Name: v.name, Kind: Ours, Variant: v.of, About: v.about, Settings: v.settings, Prefix: "lock:",
 		Module: "github.com/go-leasehold/leasehold",
 		Open: func(_ context.Context, setup Setup) (Process, error) {
 			p := &leaseholdProcess{options: v.mutex, shutdown: func(context.Context) error { return nil }}

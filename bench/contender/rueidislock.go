@@ -10,7 +10,7 @@ import (
 
 func init() {
 	Register(Info{
-		Name: "rueidislock", Kind: Peer, Module: "github.com/redis/rueidis",
+		Name: "rueidislock", Kind: Peer, Module: "github.com/redis/rueidis", Prefix: "rueidislock:0:",
 		About: "rueidislock: SET NX for each lock, the next waiter is told by client-side caching",
 		Settings: []string{
 			"KeyMajority 1 and NoLoopTracking, as its README advises for one Redis of 7.0.5 or later",

@@ -78,5 +78,11 @@ func (g *Guard) Clear() {
 	}
 }
 
+// counterSlot is for Counter. No key has it.
+const counterSlot = GuardSlots - 1
+
+// Counter is a number that all processes share, for a scenario to use as it likes. Clear sets it to zero.
+func (g *Guard) Counter() *atomic.Int64 { return &g.slots[counterSlot] }
+
 // Take returns how many violations this process met since the last call.
 func (g *Guard) Take() int64 { return g.violations.Swap(0) }

@@ -87,6 +87,14 @@ func (s *Server) Do(ctx context.Context, args ...string) error {
 	return err
 }
 
+// Forget deletes what a scenario left behind, if the server is our own. Elsewhere it expires.
+func (s *Server) Forget(ctx context.Context) error {
+	if s.own == nil {
+		return nil
+	}
+	return s.Do(ctx, "FLUSHALL")
+}
+
 // Reading is what the server has done until now.
 type Reading struct {
 	At       time.Time

@@ -101,6 +101,7 @@ type Cast struct {
 	Children  []*ChildProcess
 	scenario  string
 	round     int
+	joined    int // children there have been
 }
 
 // Point is one of those that a scenario is measured at.
@@ -127,12 +128,13 @@ func (c *Cast) Join(ctx context.Context) (*ChildProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := OpenArgs{Number: len(c.Children), Contender: c.Contender.Name, Addr: addr, TTL: c.TTL, Guard: c.path}
+	args := OpenArgs{Number: c.joined, Contender: c.Contender.Name, Addr: addr, TTL: c.TTL, Guard: c.path}
 	if err := child.Call(ctx, "Worker.Open", args, &Nothing{}); err != nil {
 		child.Kill()
 		return nil, err
 	}
 	c.Children = append(c.Children, child)
+	c.joined++
 	return child, nil
 }
 

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,13 @@ type Worker struct {
 	excludes bool
 	guard    *Guard
 	wire     *Wire
-	holds    map[string]contender.Hold
+	holds    map[string]held
+}
+
+// held is a lock that Hold took.
+type held struct {
+	contender.Hold
+	cancel context.CancelFunc // of the context that it was asked for with
 }
 
 // OpenArgs is what a process has to know to take part.
@@ -45,7 +52,7 @@ func (w *Worker) Open(args OpenArgs, _ *Nothing) error {
 	if w.guard, err = OpenGuard(args.Guard); err != nil {
 		return err
 	}
-	w.number, w.info, w.wire, w.holds = args.Number, info, &Wire{}, map[string]contender.Hold{}
+	w.number, w.info, w.wire, w.holds = args.Number, info, &Wire{}, map[string]held{}
 	w.excludes = !info.ExcludesNobody
 	w.process, err = info.Open(context.Background(), contender.Setup{Addr: args.Addr, TTL: args.TTL, Dial: w.wire.Dial})
 	return err
@@ -73,13 +80,15 @@ const lockLimit = 30 * time.Second
 
 // Hold takes the lock of a key and keeps it until Release.
 func (w *Worker) Hold(key string, _ *Nothing) error {
-	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
-	defer cancel()
+	// For some contenders the end of the context is the end of the hold, too, so it ends only if the lock does not come.
+	ctx, cancel := context.WithCancel(context.Background())
+	limit := time.AfterFunc(lockLimit, cancel)
 	hold, err := w.process.Mutex(key).Lock(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: lock %s: %w", w.info.Name, key, err)
+	if !limit.Stop() || err != nil {
+		cancel()
+		return fmt.Errorf("%s: lock %s within %v: %w", w.info.Name, key, lockLimit, cmp.Or(err, context.DeadlineExceeded))
 	}
-	w.holds[key] = hold
+	w.holds[key] = held{hold, cancel}
 	return nil
 }
 
@@ -90,6 +99,7 @@ func (w *Worker) Release(key string, _ *Nothing) error {
 		return fmt.Errorf("%s does not hold %s", w.info.Name, key)
 	}
 	delete(w.holds, key)
+	defer hold.cancel()
 	return hold.Unlock()
 }
 

@@ -34,6 +34,7 @@ const (
 	Latency     = "latency_p50"    // microseconds: of a hand-off, a recovery
 	LatencyP99  = "latency_p99"    //
 	LatencyMax  = "latency_max"    //
+	OverTTL     = "over_ttl"       // microseconds that the longest recovery took over a time to live
 	HeapPerItem = "heap_per_item"  // bytes of heap of the process, a key or waiter
 	StackPer    = "stack_per_item" // bytes of stacks, a key or waiter
 	RedisPer    = "redis_per_item" // bytes of Redis's memory, a key or waiter
@@ -47,6 +48,7 @@ var Metrics = []Metric{
 	{Latency, "p50", "us", false},
 	{LatencyP99, "p99", "us", false},
 	{LatencyMax, "max", "us", false},
+	{OverTTL, "max over the TTL", "us", false},
 	{WaitP50, "wait p50", "us", false},
 	{WaitP99, "wait p99", "us", false},
 	{WaitP999, "wait p99.9", "us", false},
