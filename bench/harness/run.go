@@ -13,7 +13,7 @@ import (
 // Scenario is a question, and how it is measured.
 type Scenario struct {
 	Name, Title, Question, Method string // as in result.Scenario
-	Axis, Headline                string //
+	Axis, Headline, Main          string //
 
 	// Points are where it is measured.
 	Points func(full bool) []Point
@@ -39,7 +39,7 @@ type Progress func(scenario string, point Point, delay time.Duration, contender 
 func (s *Stage) Run(ctx context.Context, scenario Scenario, contenders []contender.Info, progress Progress) (result.Scenario, error) {
 	out := result.Scenario{
 		Name: scenario.Name, Title: scenario.Title, Question: scenario.Question, Method: scenario.Method,
-		Axis: scenario.Axis, Headline: scenario.Headline,
+		Axis: scenario.Axis, Headline: scenario.Headline, Main: scenario.Main,
 	}
 	for _, point := range scenario.Points(s.Plan.Full) {
 		if s.Plan.Only != nil && !s.Plan.Only(scenario.Name, point) {

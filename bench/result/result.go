@@ -49,6 +49,7 @@ type Scenario struct {
 	Method   string `json:"method"`   // how it is measured, in a sentence or two
 	Axis     string `json:"axis"`     // what the points are: "goroutines"
 	Headline string `json:"headline"` // the metric to look at first
+	Main     string `json:"main"`     // the point to look at first; empty: the last one
 	Cells    []Cell `json:"cells"`
 }
 

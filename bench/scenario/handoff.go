@@ -22,6 +22,7 @@ func init() {
 			"measured is from that call to the other's return from Lock, by a clock that both share. The ping is sent after the same idle time.",
 		Axis:     "idle ms",
 		Headline: result.Latency,
+		Main:     "1",
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(1, 5, 20)

@@ -17,6 +17,7 @@ func init() {
 			"The semaphore and the mutex need no Redis: they are what memory allows.",
 		Axis:     "goroutines",
 		Headline: result.Throughput,
+		Main:     "64",
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(1, 4, 16, 64, 256, 1024)

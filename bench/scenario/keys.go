@@ -20,6 +20,7 @@ func init() {
 		Method:   "Two processes of 32 goroutines. Each call is for a key chosen by Zipf's law with exponent 1.1, as users choose articles.",
 		Axis:     "keys",
 		Headline: result.Throughput,
+		Main:     "10000",
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(10, 100, 1_000, 10_000, 100_000)

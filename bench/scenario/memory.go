@@ -26,7 +26,7 @@ func init() {
 		Question: "What is left of a key that was locked once and unlocked?",
 		Method: "64 goroutines lock and unlock so many keys, each once. Then, when retention is over, the heap, the goroutines and Redis's memory are compared with those before. " +
 			"leasehold keeps a token counter in Redis for an hour.",
-		Axis: "keys", Headline: result.HeapPerItem, TTL: memoryTTL, Rounds: 1,
+		Axis: "keys", Headline: result.HeapPerItem, TTL: memoryTTL, Rounds: 1, Main: "10000",
 		Points: sizes,
 		Enters: func(info contender.Info, p harness.Point) bool {
 			return named(info, "leasehold") || p.X <= 100_000 && remembers(info)
@@ -40,7 +40,7 @@ func init() {
 		Title:    "Memory of held keys",
 		Question: "What does a lock take while it is held?",
 		Method:   "One process takes so many locks and keeps them. Heap, stacks, goroutines and Redis's memory are compared with those before.",
-		Axis:     "keys", Headline: result.HeapPerItem, TTL: memoryTTL, Rounds: 1,
+		Axis:     "keys", Headline: result.HeapPerItem, TTL: memoryTTL, Rounds: 1, Main: "10000",
 		Points: sizes,
 		Enters: func(info contender.Info, p harness.Point) bool {
 			return named(info, "leasehold") || p.X <= 100_000 && remembers(info)
@@ -55,7 +55,7 @@ func init() {
 		Question: "What does a goroutine take that waits for a lock, over the goroutine itself?",
 		Method: "One process has the key; so many goroutines of another one wait for it. Compared with as many goroutines that wait for a channel or " +
 			"the end of their context, with nothing else, which are measured in the same process before.",
-		Axis: "waiters", Headline: result.OverPark, TTL: memoryTTL, Rounds: 1,
+		Axis: "waiters", Headline: result.OverPark, TTL: memoryTTL, Rounds: 1, Main: "10000",
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(1_000, 10_000, 100_000, 1_000_000)

@@ -17,6 +17,7 @@ func init() {
 		Method:   "Child processes of 16 goroutines each, which lock and unlock with nothing in between.",
 		Axis:     "processes",
 		Headline: result.Throughput,
+		Main:     "4",
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(2, 4, 8, 16)

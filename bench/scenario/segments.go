@@ -22,6 +22,7 @@ func init() {
 			"memory has as many sync.Mutexes, which is as good as it can get.",
 		Axis:     "segments",
 		Headline: result.Throughput,
+		Main:     "16",
 		Points:   func(bool) []harness.Point { return numbers(1, 4, 16) },
 		Enters:   func(info contender.Info, _ harness.Point) bool { return named(info, "leasehold", "memory") },
 		Round: func(ctx context.Context, c *harness.Cast) (result.Round, error) {

@@ -22,6 +22,7 @@ func init() {
 			"The textbook runs a script for each order; pipeline is a bare DECRBY for each, pipelined, which looks at nothing and may oversell.",
 		Axis:     "orders",
 		Headline: result.Throughput,
+		Main:     ids,
 		Points: func(bool) []harness.Point {
 			return []harness.Point{{Label: ids, X: 1}, {Label: bare, X: 2}}
 		},

@@ -18,6 +18,7 @@ func init() {
 			"silent has neither meter nor tracer; metrics an SDK's meter; traced an SDK's tracer that takes 1 % of the traces.",
 		Axis:     "goroutines",
 		Headline: result.Throughput,
+		Main:     contended,
 		Points: func(bool) []harness.Point {
 			return []harness.Point{{Label: again, X: 1}, {Label: contended, X: 64}}
 		},

@@ -17,6 +17,7 @@ func init() {
 			"leasehold/cached may say so from what client-side caching told it, without asking.",
 		Axis:     "goroutines",
 		Headline: result.Throughput,
+		Main:     "64",
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(1, 8, 64, 256)

@@ -18,6 +18,7 @@ func init() {
 			"another one each time, which nobody had before (fresh). A lock that asks Redis is bounded by the ping.",
 		Axis:     "keys",
 		Headline: result.Throughput,
+		Main:     retained,
 		Points: func(bool) []harness.Point {
 			return []harness.Point{{Label: retained, X: 1}, {Label: fresh, X: 2}}
 		},

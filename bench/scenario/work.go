@@ -22,6 +22,7 @@ func init() {
 			"A round is ten times as long as others, so that each goroutine could have several turns.",
 		Axis:     "processes",
 		Headline: result.Throughput,
+		Main:     "4",
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(1, 2, 4)

@@ -24,6 +24,7 @@ func init() {
 			"Waits and throughput are the writer's.",
 		Axis:     "others",
 		Headline: result.WaitP50,
+		Main:     among,
 		Points: func(bool) []harness.Point {
 			return []harness.Point{{Label: alone, X: 0}, {Label: among, X: readers}}
 		},
