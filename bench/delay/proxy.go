@@ -129,7 +129,7 @@ func (p *Proxy) forward(from, to net.Conn) {
 		if failed {
 			continue // the reader must not be stuck
 		}
-		sleepUntil(piece.due)
+		SleepUntil(piece.due)
 		if _, err := to.Write(piece.data); err != nil {
 			failed = true
 			_ = from.Close() // ends the reader

@@ -4,5 +4,5 @@ package delay
 
 import "time"
 
-// sleepUntil sleeps until a time.
-func sleepUntil(due time.Time) { time.Sleep(time.Until(due)) }
+// SleepUntil sleeps until a time.
+func SleepUntil(due time.Time) { time.Sleep(time.Until(due)) }

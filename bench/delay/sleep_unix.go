@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleepUntil sleeps until a time, to some ten microseconds. A timer of the runtime may be late by a millisecond in a process
+// SleepUntil sleeps until a time, to some ten microseconds. A timer of the runtime may be late by a millisecond in a process
 // that is idle, which is as much as the delays are that are asked for here. So the thread sleeps itself.
-func sleepUntil(due time.Time) {
+func SleepUntil(due time.Time) {
 	for {
 		left := time.Until(due)
 		if left <= 0 {

@@ -78,11 +78,11 @@ func (g *Guard) Clear() {
 	}
 }
 
-// counterSlot is for Counter. No key has it.
-const counterSlot = GuardSlots - 1
+// Counters is how many numbers there are for scenarios. No key has their slots.
+const Counters = 2
 
 // Counter is a number that all processes share, for a scenario to use as it likes. Clear sets it to zero.
-func (g *Guard) Counter() *atomic.Int64 { return &g.slots[counterSlot] }
+func (g *Guard) Counter(i int) *atomic.Int64 { return &g.slots[GuardSlots-Counters+i] }
 
 // Take returns how many violations this process met since the last call.
 func (g *Guard) Take() int64 { return g.violations.Swap(0) }

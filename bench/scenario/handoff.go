@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/bench/contender"
+	"github.com/go-leasehold/leasehold/bench/delay"
 	"github.com/go-leasehold/leasehold/bench/harness"
 	"github.com/go-leasehold/leasehold/bench/result"
 )
@@ -59,14 +60,16 @@ type Handoff struct{ worker *harness.Worker }
 func (h *Handoff) Turns(args HandoffArgs, turns *[]Turn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), args.For)
 	defer cancel()
-	mutex, counter := h.worker.Process().Mutex(args.Key), h.worker.Guard().Counter()
+	mutex, guard := h.worker.Process().Mutex(args.Key), h.worker.Guard()
+	granted, waiting := guard.Counter(0), guard.Counter(1)
 	for ctx.Err() == nil {
 		if args.Ping {
 			time.Sleep(args.Stay)
 		}
+		waiting.Add(1)
 		asked := harness.Now()
 		hold, err := mutex.Lock(ctx)
-		granted := harness.Now()
+		got := harness.Now()
 		if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return nil // what it got behind the end expires
 		}
@@ -74,29 +77,37 @@ func (h *Handoff) Turns(args HandoffArgs, turns *[]Turn) error {
 			return err
 		}
 		if args.Ping {
-			*turns = append(*turns, Turn{Granted: granted - asked})
+			*turns = append(*turns, Turn{Granted: got - asked})
 			continue
 		}
-		number := counter.Add(1)
+		number := granted.Add(1)
+		// The other one waits: it has asked once more than there were grants.
+		await(ctx, func() bool { return waiting.Load() > number })
 		time.Sleep(args.Stay)
 		unlocked := harness.Now()
 		if err := hold.Unlock(); err != nil {
 			return err
 		}
-		*turns = append(*turns, Turn{number, granted, unlocked})
+		*turns = append(*turns, Turn{number, got, unlocked})
 		// Until the other one has it: this one would only take it again.
-		for counter.Load() == number && ctx.Err() == nil {
-			time.Sleep(args.Stay / 8)
-		}
+		await(ctx, func() bool { return granted.Load() > number })
 	}
 	return nil
+}
+
+// await waits for what another process does. It looks seldom, so as not to be in the way of what is measured meanwhile.
+func await(ctx context.Context, is func() bool) {
+	const pause = 200 * time.Microsecond
+	for !is() && ctx.Err() == nil {
+		delay.SleepUntil(time.Now().Add(pause))
+	}
 }
 
 func handoffs(ctx context.Context, c *harness.Cast) (result.Round, error) {
 	idle := time.Duration(c.Point.X) * time.Millisecond
 	args := HandoffArgs{
 		Key: c.Key(0), Ping: c.Contender.ExcludesNobody,
-		Stay: idle + 4*c.Delay, // the other one has to be back and waiting by then
+		Stay: idle + 2*c.Delay, // what the other one sent has arrived by then
 		For:  2*c.Plan.For + 50*(idle+5*c.Delay),
 	}
 	children := c.Children
