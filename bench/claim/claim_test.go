@@ -2,7 +2,6 @@ package claim_test
 
 import (
 	"fmt"
-	"regexp"
 	"testing"
 	"time"
 
@@ -57,7 +56,7 @@ func verdict(t require.TestingT, r result.Report, name string) claim.Verdict {
 func TestClaimsAreWellFormed(t *testing.T) {
 	names, texts := map[string]bool{}, map[string]bool{}
 	for _, c := range claim.All {
-		require.Regexp(t, regexp.MustCompile(`^[a-z][a-z0-9-]*$`), c.Name)
+		require.Regexp(t, `^[a-z][a-z0-9-]*$`, c.Name)
 		require.False(t, names[c.Name], "there are two of the name %q", c.Name)
 		names[c.Name] = true
 		require.NotEmpty(t, c.Text, c.Name)
