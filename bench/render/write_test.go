@@ -1,0 +1,121 @@
+package render_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/bench/render"
+	"github.com/go-leasehold/leasehold/bench/result"
+)
+
+// files are the names of what is in a directory.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// put writes a file that is not of a report.
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestWriteMakesADirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "report", "quick")
+	require.NoError(t, render.Write(dir, madeUp()))
+	text := read(t, dir, render.MarkdownFile)
+	links := regexp.MustCompile(`!\[[^]]*\]\(([^)]*)\)`).FindAllStringSubmatch(text, -1)
+	require.Len(t, links, 3, "each plot is shown")
+	for _, link := range links {
+		require.FileExists(t, filepath.Join(dir, link[1]))
+	}
+	report, err := render.ReadJSON(bytes.NewBufferString(read(t, dir, render.JSONFile)))
+	require.NoError(t, err)
+	require.Equal(t, madeUp(), report)
+}
+
+// The same report, written again, changes no byte.
+func TestWriteAgain(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	require.NoError(t, render.Write(first, madeUp()))
+	require.NoError(t, render.Write(second, madeUp()))
+	require.NoError(t, render.Write(second, madeUp()))
+	require.Equal(t, files(t, first), files(t, second), "nothing else is left behind")
+	for _, name := range files(t, first) {
+		require.Equal(t, read(t, first, name), read(t, second, name), name)
+	}
+}
+
+// The plots of an earlier report go, and whatever is somebody else's stays.
+func TestWriteRemovesOnlyItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, render.Write(dir, madeUp()))
+	put(t, dir, "README.md", "mine")
+	put(t, dir, "drawing.svg", "mine, too")
+
+	r := madeUp()
+	r.Scenarios = r.Scenarios[1:]
+	require.NoError(t, render.Write(dir, r))
+	require.NoFileExists(t, filepath.Join(dir, "hot.svg"))
+	require.NoFileExists(t, filepath.Join(dir, "hot-rtt.svg"))
+	require.FileExists(t, filepath.Join(dir, "uncontended.svg"))
+	require.Equal(t, "mine", read(t, dir, "README.md"))
+	require.Equal(t, "mine, too", read(t, dir, "drawing.svg"))
+}
+
+// A file of that name which is no report belongs to something else.
+func TestWriteRefusesADirectoryOfSomethingElse(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, render.JSONFile, "coverage: 80 %")
+	require.ErrorContains(t, render.Write(dir, madeUp()), "choose another directory")
+	require.Equal(t, []string{render.JSONFile}, files(t, dir), "nothing was written")
+	require.Equal(t, "coverage: 80 %", read(t, dir, render.JSONFile))
+}
+
+func TestWriteToWhatIsNoDirectory(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "file", "text")
+	require.Error(t, render.Write(filepath.Join(dir, "file"), madeUp()))
+	require.Equal(t, "text", read(t, dir, "file"))
+}
+
+// In a file, as in CI, nobody wants to read how far a run was.
+func TestProgressIsQuietWhereThereIsNoTerminal(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	p := render.NewProgress(file, 2)
+	for round := range 100 {
+		p.Step("hot", "64", 0, "leasehold", round+1, 100)
+	}
+	p.Step("keys", "100", 0, "leasehold", 1, 1)
+	p.Done()
+	info, err := file.Stat()
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(200), "a line for each scenario, at most")
+}
+
+func ExampleOf() {
+	cell := result.Cell{Rounds: []result.Round{{result.Throughput: 1.2e6}, {result.Throughput: 1.39e6}, {result.Throughput: 1.5e6}}}
+	fmt.Println(render.Of(cell, result.Throughput))
+	// Output: 1.39 M/s (1.2 M/s to 1.5 M/s)
+}
