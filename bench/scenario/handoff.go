@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-leasehold/leasehold/bench/contender"
@@ -39,68 +40,124 @@ func init() {
 	})
 }
 
+// leastTurns is how many turns a round has at least, however slow they are, but for handoffLimit.
+const (
+	leastTurns   = 21
+	handoffLimit = 10 * time.Second
+)
+
 // HandoffArgs is what a process needs to know to take turns with another one.
 type HandoffArgs struct {
 	Key  string
 	Stay time.Duration // how long a holder has the lock
-	For  time.Duration
-	Ping bool // no turns: a round trip after each stay
+	For  time.Duration // how long they do at least
+	Ping bool          // no turns: a round trip after each stay
 }
 
 // Turn is one hold, by the clock that all processes share.
 type Turn struct {
 	Number            int64 // of all turns
 	Granted, Unlocked time.Duration
+	Awaited           bool // the other process waited when it was unlocked
+}
+
+// HandoffLog is what a process tells of its turns.
+type HandoffLog struct {
+	Turns      []Turn
+	Violations int64
+	Sent       int64 // commands
 }
 
 // Handoff is the part of a process.
 type Handoff struct{ worker *harness.Worker }
 
-// Turns takes turns with the other process until the time is over.
-func (h *Handoff) Turns(args HandoffArgs, turns *[]Turn) error {
-	ctx, cancel := context.WithTimeout(context.Background(), args.For)
+// turns are the turns of one process in one round.
+type turns struct {
+	HandoffArgs
+	mutex            contender.Mutex
+	guard            *harness.Guard
+	granted, waiting *atomic.Int64 // grants and calls of Lock, of both processes
+	end              time.Duration // by the shared clock
+}
+
+// Turns takes turns with the other process until there were enough of them. Both end by what both see, so that neither waits
+// for one that has gone.
+func (h *Handoff) Turns(args HandoffArgs, log *HandoffLog) error {
+	ctx, cancel := context.WithTimeout(context.Background(), args.For+handoffLimit)
 	defer cancel()
-	mutex, guard := h.worker.Process().Mutex(args.Key), h.worker.Guard()
-	granted, waiting := guard.Counter(0), guard.Counter(1)
-	for ctx.Err() == nil {
-		if args.Ping {
-			time.Sleep(args.Stay)
-		}
-		waiting.Add(1)
-		asked := harness.Now()
-		hold, err := mutex.Lock(ctx)
-		got := harness.Now()
-		if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return nil // what it got behind the end expires
+	guard, sent := h.worker.Guard(), h.worker.Wire().Commands.Load()
+	t := &turns{
+		HandoffArgs: args, mutex: h.worker.Process().Mutex(args.Key), guard: guard,
+		granted: guard.Counter(0), waiting: guard.Counter(1), end: harness.Now() + args.For,
+	}
+	one := t.take
+	if args.Ping {
+		one = t.ping
+	}
+	guard.Take() // of this round only
+	for !t.over(ctx) {
+		turn, err := one(ctx)
+		if err != nil && ctx.Err() != nil {
+			break // there are as many as there are
 		}
 		if err != nil {
 			return err
 		}
-		if args.Ping {
-			*turns = append(*turns, Turn{Granted: got - asked})
-			continue
-		}
-		number := granted.Add(1)
-		// The other one waits: it has asked once more than there were grants.
-		await(ctx, func() bool { return waiting.Load() > number })
-		time.Sleep(args.Stay)
-		unlocked := harness.Now()
-		if err := hold.Unlock(); err != nil {
-			return err
-		}
-		*turns = append(*turns, Turn{number, got, unlocked})
-		// Until the other one has it: this one would only take it again.
-		await(ctx, func() bool { return granted.Load() > number })
+		log.Turns = append(log.Turns, turn)
 	}
+	log.Violations, log.Sent = guard.Take(), h.worker.Wire().Commands.Load()-sent
 	return nil
 }
 
-// await waits for what another process does. It looks seldom, so as not to be in the way of what is measured meanwhile.
-func await(ctx context.Context, is func() bool) {
+// over tells whether there were enough turns.
+func (t *turns) over(ctx context.Context) bool {
+	return ctx.Err() != nil || harness.Now() >= t.end && t.granted.Load() >= leastTurns
+}
+
+// take is one turn. It ends when the other process has the lock, for this one would only take it again.
+func (t *turns) take(ctx context.Context) (Turn, error) {
+	t.waiting.Add(1)
+	hold, err := t.mutex.Lock(ctx)
+	granted := harness.Now()
+	if err != nil {
+		return Turn{}, err
+	}
+	t.guard.Enter(0)
+	turn := Turn{Number: t.granted.Add(1), Granted: granted}
+	// The other one waits: it has asked once more than there were grants.
+	turn.Awaited = t.await(ctx, func() bool { return t.waiting.Load() > turn.Number })
+	time.Sleep(t.Stay)
+	t.guard.Leave(0)
+	turn.Unlocked = harness.Now()
+	if err := hold.Unlock(); err != nil {
+		return Turn{}, err
+	}
+	t.await(ctx, func() bool { return t.granted.Load() > turn.Number })
+	return turn, nil
+}
+
+// ping is a round trip after an idle time, told as a turn that was unlocked when the clock was zero.
+func (t *turns) ping(ctx context.Context) (Turn, error) {
+	time.Sleep(t.Stay)
+	asked := harness.Now()
+	hold, err := t.mutex.Lock(ctx)
+	if err != nil {
+		return Turn{}, err
+	}
+	return Turn{Number: t.granted.Add(1), Granted: harness.Now() - asked}, hold.Unlock()
+}
+
+// await waits for what another process does, and tells whether it did, or there were enough turns. It looks seldom, so as not to
+// be in the way of what is measured meanwhile.
+func (t *turns) await(ctx context.Context, is func() bool) bool {
 	const pause = 200 * time.Microsecond
-	for !is() && ctx.Err() == nil {
+	for !is() {
+		if t.over(ctx) {
+			return false
+		}
 		delay.SleepUntil(time.Now().Add(pause))
 	}
+	return true
 }
 
 func handoffs(ctx context.Context, c *harness.Cast) (result.Round, error) {
@@ -108,7 +165,7 @@ func handoffs(ctx context.Context, c *harness.Cast) (result.Round, error) {
 	args := HandoffArgs{
 		Key: c.Key(0), Ping: c.Contender.ExcludesNobody,
 		Stay: idle + 2*c.Delay, // what the other one sent has arrived by then
-		For:  2*c.Plan.For + 50*(idle+5*c.Delay),
+		For:  2*c.Plan.For + leastTurns*(idle+5*c.Delay),
 	}
 	children := c.Children
 	if args.Ping {
@@ -118,7 +175,7 @@ func handoffs(ctx context.Context, c *harness.Cast) (result.Round, error) {
 	if err != nil {
 		return nil, err
 	}
-	logs, errs := make([][]Turn, len(children)), make(chan error, len(children))
+	logs, errs := make([]HandoffLog, len(children)), make(chan error, len(children))
 	for i, child := range children {
 		go func() { errs <- child.Call(ctx, "Handoff.Turns", args, &logs[i]) }()
 	}
@@ -132,33 +189,38 @@ func handoffs(ctx context.Context, c *harness.Cast) (result.Round, error) {
 	}
 	latencies := passed(logs)
 	if args.Ping {
-		latencies = pings(logs[0])
+		latencies = pings(logs[0].Turns)
 	}
 	if len(latencies) == 0 {
-		return nil, fmt.Errorf("the lock passed to the other process not once in %v", args.For)
+		return nil, fmt.Errorf("the lock passed to the other process not once in %v", args.For+handoffLimit)
 	}
-	round := recovered(latencies)
-	round[result.Executed] = after.Since(before).Commands / float64(len(latencies))
-	round[result.Bytes] = after.Since(before).Bytes / float64(len(latencies))
+	round, n := recovered(latencies), float64(len(latencies))
+	round[result.Executed] = after.Since(before).Commands / n
+	round[result.Bytes] = after.Since(before).Bytes / n
+	for _, log := range logs {
+		round[result.Violations] += float64(log.Violations)
+		round[result.Sent] += float64(log.Sent) / n
+	}
 	return round, nil
 }
 
-// passed returns how long the lock took from one process to the other, in each turn that followed one of the other's.
-func passed(logs [][]Turn) []time.Duration {
+// passed returns how long the lock took from one process to the other, in each turn that followed one of the other's, and was
+// waited for.
+func passed(logs []HandoffLog) []time.Duration {
 	type turn struct {
 		Turn
 		process int
 	}
 	var turns []turn
 	for process, log := range logs {
-		for _, t := range log {
+		for _, t := range log.Turns {
 			turns = append(turns, turn{t, process})
 		}
 	}
 	slices.SortFunc(turns, func(a, b turn) int { return int(a.Number - b.Number) })
 	var took []time.Duration
 	for i := 1; i < len(turns); i++ {
-		if before, t := turns[i-1], turns[i]; before.process != t.process && t.Number == before.Number+1 {
+		if before, t := turns[i-1], turns[i]; before.process != t.process && before.Awaited && t.Number == before.Number+1 {
 			took = append(took, t.Granted-before.Unlocked)
 		}
 	}
@@ -184,6 +246,3 @@ func recovered(latencies []time.Duration) result.Round {
 		result.Latency: at(50), result.LatencyP99: at(99), result.LatencyMax: at(100), result.Operations: float64(len(latencies)),
 	}
 }
-
-// inRedis is what an operator would delete to free a key.
-func inRedis(info contender.Info, key string) string { return info.Prefix + key }

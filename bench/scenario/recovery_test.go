@@ -1,0 +1,34 @@
+package scenario_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leasehold/leasehold/bench/result"
+)
+
+const (
+	lockTTL  = 1e6 // microseconds
+	lostKeys = 20
+)
+
+// A killed holder's lock is free once its time to live is over, counted from its last renewal: with leasehold that was at most a
+// third of it ago, and some for the renewal itself.
+func TestCrashWaitsForTheLeaseToEnd(t *testing.T) {
+	rounds := measured(t, "crash", nil, "leasehold", "redislock")
+	for name, r := range rounds {
+		ordered(t, name, r)
+		require.InDelta(t, lostKeys, r[result.Operations], 0, name)
+		require.InDelta(t, r[result.LatencyMax]-lockTTL, r[result.OverTTL], 1, name)
+	}
+	require.Greater(t, rounds["leasehold"][result.Latency], lockTTL/3)
+}
+
+// Each contender's key has to be found in Redis: deleting one that is not there fails.
+func TestDeletedKeysAreThoseOfTheContender(t *testing.T) {
+	for name, r := range measured(t, "deleted", nil, "leasehold", "rueidislock", "redislock/1ms", "redsync/1ms", "textbook/1ms") {
+		ordered(t, name, r)
+		require.InDelta(t, lostKeys, r[result.Operations], 0, name)
+	}
+}
