@@ -19,7 +19,7 @@ func init() {
 	Register(Info{
 		Name: "mutex", Kind: Limit,
 		About:    "sync.Mutex and sync.RWMutex for each key: locks in memory that wait without a context",
-		Settings: []string{"no Redis: it knows of one process"},
+		Settings: []string{"no Redis: it knows of one process", "no context can end its waiting, so each holder has to unlock before a round can end"},
 		Open: func(context.Context, Setup) (Process, error) {
 			return &mutexProcess{}, nil
 		},

@@ -61,14 +61,15 @@ type redislockMutex struct {
 	key     string
 }
 
-// Lock goes on until ctx ends: one Obtain gives up after a TTL.
+// Lock goes on until ctx ends: one Obtain gives up after a TTL, by a deadline of its own, where ctx has none.
 func (m redislockMutex) Lock(ctx context.Context) (Hold, error) {
 	for {
 		lock, err := m.process.locker.Obtain(ctx, m.key, m.process.ttl, m.process.options)
 		if err == nil {
 			return redislockHold{lock}, nil
 		}
-		if ctx.Err() != nil || !errors.Is(err, redislock.ErrNotObtained) {
+		gaveUp := errors.Is(err, redislock.ErrNotObtained) || errors.Is(err, context.DeadlineExceeded)
+		if ctx.Err() != nil || !gaveUp {
 			return nil, errors.Join(err, ctx.Err())
 		}
 	}

@@ -55,7 +55,8 @@ func (m redsyncMutex) one() *redsync.Mutex {
 	return m.process.redsync.NewMutex(m.key, m.process.options...)
 }
 
-// Lock goes on until ctx ends: one LockContext gives up after its tries.
+// Lock goes on until ctx ends: one LockContext gives up after its tries, the last of which may have met its own deadline of
+// a twentieth of the TTL, as where goroutines queue for go-redis's connections.
 func (m redsyncMutex) Lock(ctx context.Context) (Hold, error) {
 	mutex := m.one()
 	for {
@@ -63,7 +64,8 @@ func (m redsyncMutex) Lock(ctx context.Context) (Hold, error) {
 		if err == nil {
 			return redsyncHold{mutex}, nil
 		}
-		if ctx.Err() != nil || !taken(err) {
+		gaveUp := taken(err) || errors.Is(err, redsync.ErrFailed) || errors.Is(err, context.DeadlineExceeded)
+		if ctx.Err() != nil || !gaveUp {
 			return nil, errors.Join(err, ctx.Err())
 		}
 	}
@@ -84,7 +86,7 @@ func (m redsyncMutex) TryLock(ctx context.Context) (Hold, error) {
 // taken tells whether redsync says that somebody else has the lock.
 func taken(err error) bool {
 	var byNodes *redsync.ErrTaken
-	return errors.As(err, &byNodes) || errors.Is(err, redsync.ErrFailed)
+	return errors.As(err, &byNodes)
 }
 
 type redsyncHold struct{ mutex *redsync.Mutex }

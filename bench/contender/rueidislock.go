@@ -42,29 +42,42 @@ type rueidislockMutex struct {
 	key    string
 }
 
+// Lock waits until ctx ends, and no longer. What it returns is held beyond that: to rueidislock, the end of the context that
+// it was asked with is the end of the hold, and its holder would be taken for one of two.
 func (m rueidislockMutex) Lock(ctx context.Context) (Hold, error) {
-	_, cancel, err := m.locker.WithContext(ctx, m.key)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return rueidislockHold(cancel), nil
+	waiting, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, end)
+	_, unlock, err := m.locker.WithContext(waiting, m.key)
+	if !stop() && err == nil { // ctx has ended, and so has the hold
+		unlock()
+		err = ctx.Err()
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return rueidislockHold{unlock, end}, nil
 }
 
 func (m rueidislockMutex) TryLock(ctx context.Context) (Hold, error) {
-	_, cancel, err := m.locker.TryWithContext(ctx, m.key)
+	_, unlock, err := m.locker.TryWithContext(context.WithoutCancel(ctx), m.key)
 	if errors.Is(err, rueidislock.ErrNotLocked) {
 		return nil, ErrHeld
 	}
 	if err != nil {
 		return nil, err
 	}
-	return rueidislockHold(cancel), nil
+	return rueidislockHold{unlock, func() {}}, nil
 }
 
-// rueidislockHold is the end of the lock's context, which is its way to unlock.
-type rueidislockHold context.CancelFunc
+// rueidislockHold is the end of the lock's context, which is its way to unlock, and then of the one it is made from.
+type rueidislockHold struct{ unlock, end context.CancelFunc }
 
 func (h rueidislockHold) Unlock() error {
-	h()
+	h.unlock()
+	h.end()
 	return nil
 }

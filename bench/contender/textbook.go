@@ -71,9 +71,13 @@ func (m textbookMutex) Lock(ctx context.Context) (Hold, error) {
 	}
 }
 
+// TryLock does not cut a command short: an answer that nobody waits for would leave a lock that nobody has, until its TTL.
 func (m textbookMutex) TryLock(ctx context.Context) (Hold, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	token := rand.Text()
-	err := m.client.Do(ctx, m.client.B().Set().Key(m.key).Value(token).Nx().PxMilliseconds(m.ttl.Milliseconds()).Build()).Error()
+	err := m.client.Do(context.Background(), m.client.B().Set().Key(m.key).Value(token).Nx().PxMilliseconds(m.ttl.Milliseconds()).Build()).Error()
 	if rueidis.IsRedisNil(err) {
 		return nil, ErrHeld
 	}
@@ -132,10 +136,14 @@ return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)`)
 func (l textbookRW) RLock(ctx context.Context) (Hold, error) { return l.lock(ctx, "read") }
 func (l textbookRW) Lock(ctx context.Context) (Hold, error)  { return l.lock(ctx, "write") }
 
+// lock does not cut a command short either, for a count that nobody gives back would stay.
 func (l textbookRW) lock(ctx context.Context, mode string) (Hold, error) {
 	args := []string{mode, strconv.FormatInt(l.ttl.Milliseconds(), 10)}
 	for {
-		taken, err := takeScript.Exec(ctx, l.client, []string{l.key}, args).AsInt64()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		taken, err := takeScript.Exec(context.Background(), l.client, []string{l.key}, args).AsInt64()
 		if err != nil {
 			return nil, err
 		}

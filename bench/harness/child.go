@@ -89,6 +89,20 @@ func (c *ChildProcess) said() string {
 	return ""
 }
 
+// Pause freezes the child, where the system can: its connections stay, and it does nothing until Resume.
+func (c *ChildProcess) Pause() error { return supported(c.proc.Stop()) }
+
+// Resume lets it go on.
+func (c *ChildProcess) Resume() error { return supported(c.proc.Cont()) }
+
+// supported passes over that a system can't freeze processes. They are idle there.
+func supported(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
 // Kill kills the child as a crash would (SIGKILL), and waits until it is gone.
 func (c *ChildProcess) Kill() {
 	c.proc.Kill()

@@ -1,9 +1,12 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -11,8 +14,12 @@ import (
 	"github.com/go-leasehold/leasehold/bench/result"
 )
 
-// lead is how long before a load begins all processes are told of it.
-const lead = 20 * time.Millisecond
+const (
+	// lead is how long before a load begins all processes are told of it.
+	lead = 20 * time.Millisecond
+	// tail is for how long a load goes on behind what is measured, so that the server is read while it does.
+	tail = 10 * time.Millisecond
+)
 
 // Load runs a load in all processes at the same time, and tells what came of it.
 func (c *Cast) Load(ctx context.Context, args LoadArgs) (result.Round, error) {
@@ -29,7 +36,7 @@ func (c *Cast) LoadOn(ctx context.Context, children []*ChildProcess, args LoadAr
 }
 
 // LoadBeside runs a load in the first process, beside another one in all others, and tells what came of the first, but for
-// violations and errors, which are of all.
+// violations and errors, which are of all. What the server did is not told, for it did most of it for the others.
 func (c *Cast) LoadBeside(ctx context.Context, first, others LoadArgs) (result.Round, error) {
 	all := slices.Repeat([]LoadArgs{others}, len(c.Children))
 	all[0] = first
@@ -40,32 +47,63 @@ func (c *Cast) LoadBeside(ctx context.Context, first, others LoadArgs) (result.R
 	for _, t := range tallies[1:] {
 		tallies[0].Violations += t.Violations
 		tallies[0].Errors += t.Errors
+		tallies[0].FirstError = cmp.Or(tallies[0].FirstError, t.FirstError)
 	}
-	return summary(tallies[:1], server)
+	round, err := summary(tallies[:1], server)
+	for _, name := range []string{result.Executed, result.Bytes, result.ServerCPU} {
+		delete(round, name)
+	}
+	return round, err
 }
 
 // loads runs a load in each of some processes, all at the same time, and tells what each of them and the server did meanwhile.
 func (c *Cast) loads(ctx context.Context, children []*ChildProcess, each []LoadArgs) ([]Tally, Reading, error) {
-	longer := time.Duration(max(1, each[0].Longer))
-	// With a longer way to Redis it takes longer until all have begun.
-	warm, measured := c.Plan.Warm+20*c.Delay, c.Plan.For*longer
-	start := time.Now().Add(lead)
-	tallies, errs := make([]Tally, len(children)), make(chan error, len(children))
-	for i, child := range children {
+	// All of them get ready first, however long that takes; what it leaves to collect is collected by then.
+	if err := everyone(children, func(i int, child *ChildProcess) error {
 		args := each[i]
-		args.Prefix, args.Start, args.Warm, args.For = c.Prefix(), start, warm, measured
-		go func() { errs <- child.Call(ctx, "Worker.Load", args, &tallies[i]) }()
+		args.Prefix = c.Prefix()
+		return child.Call(ctx, "Worker.Prepare", args, &Nothing{})
+	}); err != nil {
+		return nil, Reading{}, err
 	}
-	time.Sleep(time.Until(start.Add(warm)))
-	before, err := c.Server.Read(ctx)
-	all := []error{err}
-	time.Sleep(time.Until(start.Add(warm + measured)))
-	after, err := c.Server.Read(ctx)
-	all = append(all, err)
-	for range children {
-		all = append(all, <-errs)
+	longer := time.Duration(max(1, each[0].Longer))
+	window := Window{
+		Start: time.Now().Add(lead),
+		Warm:  c.Plan.Warm + 20*c.Delay, // with a longer way to Redis it takes longer until all have begun
+		For:   c.Plan.For * longer,
+		Tail:  tail,
+		Drain: drainFor,
 	}
-	return tallies, after.Since(before), errors.Join(all...)
+	tallies, loaded := make([]Tally, len(children)), make(chan error, 1)
+	go func() {
+		loaded <- everyone(children, func(i int, child *ChildProcess) error {
+			return child.Call(ctx, "Worker.Load", window, &tallies[i])
+		})
+	}()
+	pauseUntil(ctx, window.Start.Add(window.Warm))
+	before, errBefore := c.Server.Read(ctx)
+	pauseUntil(ctx, window.Start.Add(window.Warm+window.For))
+	after, errAfter := c.Server.Read(ctx)
+	return tallies, after.Since(before), errors.Join(<-loaded, errBefore, errAfter)
+}
+
+// everyone calls all children at the same time, and waits for all of them.
+func everyone(children []*ChildProcess, call func(int, *ChildProcess) error) error {
+	errs := make([]error, len(children))
+	var wg sync.WaitGroup
+	for i, child := range children {
+		wg.Go(func() { errs[i] = call(i, child) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// pauseUntil sleeps until a time, or until ctx ends.
+func pauseUntil(ctx context.Context, at time.Time) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(at)):
+	}
 }
 
 // summary makes a round of what the processes and the server tell.
@@ -82,6 +120,9 @@ func summary(tallies []Tally, server Reading) (result.Round, error) {
 			sum += float64(n)
 		}
 		processes = append(processes, sum)
+		if t.Took <= 0 {
+			return nil, fmt.Errorf("a process began when it was over: it measured for %v", t.Took)
+		}
 		operations, rate = operations+sum, rate+sum/t.Took.Seconds()
 		sent, cpu = sent+t.Sent, cpu+t.CPU
 		violations, failed = violations+float64(t.Violations), failed+float64(t.Errors)
@@ -98,25 +139,33 @@ func summary(tallies []Tally, server Reading) (result.Round, error) {
 		result.Throughput: rate,
 		result.Violations: violations,
 		result.Errors:     failed,
-		result.Jain:       jain(each),
-		result.MinMax:     evenness(each),
 		result.WaitP50:    float64(waits.ValueAtQuantile(50)) / microsecond,
 		result.WaitP99:    float64(waits.ValueAtQuantile(99)) / microsecond,
 		result.WaitP999:   float64(waits.ValueAtQuantile(99.9)) / microsecond,
 		result.WaitMax:    float64(waits.Max()) / microsecond,
 	}
-	if len(processes) > 1 {
+	if operations >= fairAbove*float64(len(each)) {
+		round[result.Jain], round[result.MinMax] = jain(each), evenness(each)
+	}
+	if len(processes) > 1 && operations >= fairAbove*float64(len(processes)) {
 		round[result.JainProc], round[result.MinMaxProc] = jain(processes), evenness(processes)
 	}
 	if operations > 0 {
 		round[result.Sent] = sent / operations
-		round[result.Executed] = max(0, server.Commands) / operations
-		round[result.Bytes] = max(0, server.Bytes) / operations
 		round[result.ClientCPU] = cpu / operations
-		round[result.ServerCPU] = server.CPU / operations
+	}
+	if seconds := server.Took.Seconds(); operations > 0 && seconds > 0 {
+		// The server was read a bit later than the processes were, so it is rates that are compared.
+		round[result.Executed] = max(0, server.Commands) / seconds / rate
+		round[result.Bytes] = max(0, server.Bytes) / seconds / rate
+		round[result.ServerCPU] = max(0, server.CPU) / seconds / rate
 	}
 	return round, nil
 }
+
+// fairAbove is how many operations there have to be for each goroutine, or process, to tell how evenly they share: with
+// fewer, even the fairest lock could not give all of them as many, and the slow would look unfair.
+const fairAbove = 4
 
 // jain is the fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984): 1 where all have the same, 1/n where one has all.
 func jain(shares []float64) float64 {
@@ -133,12 +182,8 @@ func jain(shares []float64) float64 {
 
 // evenness is the least share over the greatest.
 func evenness(shares []float64) float64 {
-	least, most := shares[0], shares[0]
-	for _, s := range shares {
-		least, most = min(least, s), max(most, s)
-	}
-	if most == 0 {
+	if len(shares) == 0 || slices.Max(shares) == 0 {
 		return 1
 	}
-	return least / most
+	return slices.Min(shares) / slices.Max(shares)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,58 +16,15 @@ import (
 	"github.com/go-leasehold/leasehold/bench/contender"
 )
 
-// Action is what the goroutines of a load do, again and again.
-type Action string
-
-// The actions.
-const (
-	Lock Action = "lock" // Lock and Unlock
-	Try  Action = "try"  // TryLock, and Unlock where it was got
-	Read Action = "read" // RLock or, by LoadArgs.Reads, Lock, of a read/write lock
-	Sell Action = "sell" // one unit
-	Deny Action = "deny" // one unit of what is sold out
-)
-
-// LoadArgs is a load that one process makes.
-type LoadArgs struct {
-	Action     Action
-	Goroutines int
-	Prefix     string        // of keys
-	Keys       int           // how many there are; 0 and 1: one
-	Zipf       float64       // above 1: the first ones are chosen more often, by this exponent. 0: all alike
-	Fresh      bool          // each operation has another key, which nobody had before
-	Reads      int           // percent of reads
-	Work       time.Duration // how long a lock is held, asleep
-	Pause      time.Duration // between an operation and the next one
-	Segments   int           // a lock is one of so many, chosen by the goroutine's name. 0: it is not segmented
-	Units      int64         // of stock, that there are
-	IDs        bool          // orders have IDs
-	Start      time.Time     // when the goroutines begin
-	Warm, For  time.Duration // how long they run before it counts, and how long it does
-	Longer     int           // times as long as the plan says. 0: once
-}
-
-// Tally is what one process measured of a load.
-type Tally struct {
-	Counts     []int64 // operations of each goroutine
-	Waits      *hdrhistogram.Snapshot
-	Sent       float64       // commands
-	CPU        float64       // microseconds
-	Took       time.Duration // that was counted
-	Violations int64
-	Errors     int64
-	FirstError string
-}
-
 const (
 	// A wait is told to two digits, in nanoseconds, up to a minute; longer ones count as a minute.
 	waitMax    = int64(time.Minute)
 	waitDigits = 2
-	// Of each goroutine that many operations are timed, and then one in so many. Reading the clock would be a good part of
-	// what the quickest take.
+	// Of each goroutine that many operations are timed, and then one in so many, which stands for them all: reading the
+	// clock would be a good part of what the quickest take. So the longest wait is the longest of those that were timed.
 	timedAtFirst = 64
 	timedOneIn   = 16
-	// drainFor is how long calls may take to come back once their context has ended.
+	// drainFor is Window.Drain.
 	drainFor = 10 * time.Second
 )
 
@@ -85,6 +43,7 @@ func (l *load) mutex(slot int) contender.Mutex {
 const (
 	warming int32 = iota
 	counting
+	cooling
 	over
 )
 
@@ -99,41 +58,62 @@ type load struct {
 	guarded  bool
 	keys     []string
 	mutexes  []contender.Mutex // of keys, where there are few
+	ended    time.Time         // what counts; written before the phase is cooling
 
 	mu    sync.Mutex
 	tally Tally                   // guarded by mu, as is waits
 	waits *hdrhistogram.Histogram //
 }
 
-// Load runs a load to its end.
-func (w *Worker) Load(args LoadArgs, tally *Tally) error {
-	l := &load{
-		worker: w, args: args, process: w.process, guarded: w.excludes,
-		waits: hdrhistogram.New(1, waitMax, waitDigits),
+// Prepare makes ready for Load, so that this is no part of it.
+func (w *Worker) Prepare(args LoadArgs, _ *Nothing) error {
+	if args.Goroutines < 1 {
+		return fmt.Errorf("a load of %d goroutines: there has to be one", args.Goroutines)
 	}
-	l.tally.Counts = make([]int64, args.Goroutines)
-	if err := l.prepare(); err != nil {
+	if most := GuardSlots - Counters; args.Keys > most {
+		return fmt.Errorf("a load of %d keys: %d are the most that can be guarded", args.Keys, most)
+	}
+	w.load = &load{
+		worker: w, args: args, process: w.process, guarded: w.excludes,
+		waits: hdrhistogram.New(1, waitMax, waitDigits), tally: Tally{Counts: make([]int64, args.Goroutines)},
+	}
+	if err := w.load.prepare(); err != nil {
 		return err
 	}
+	w.guard.Take() // of who came before
+	runtime.GC()
+	return nil
+}
+
+// Load runs what Prepare made ready to its end.
+func (w *Worker) Load(window Window, tally *Tally) error {
+	l := w.load
+	if l == nil {
+		return errors.New("there is no load: Prepare makes one ready")
+	}
+	w.load = nil
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	time.Sleep(time.Until(args.Start))
+	time.Sleep(time.Until(window.Start))
 	var wg sync.WaitGroup
-	for i := range args.Goroutines {
+	for i := range l.args.Goroutines {
 		wg.Go(func() { l.goroutine(ctx, i) })
 	}
-	time.Sleep(time.Until(args.Start.Add(args.Warm)))
-	w.guard.Take()
+	time.Sleep(time.Until(window.Start.Add(window.Warm)))
 	sent, cpu, began := w.wire.Commands.Load(), cpuTime(), time.Now()
 	l.phase.Store(counting)
-	time.Sleep(time.Until(args.Start.Add(args.Warm + args.For)))
+	time.Sleep(time.Until(window.Start.Add(window.Warm + window.For)))
+	l.ended = time.Now()
+	l.phase.Store(cooling)
+	took := l.ended.Sub(began)
+	sent, cpu = w.wire.Commands.Load()-sent, cpuTime()-cpu
+	time.Sleep(window.Tail)
 	l.phase.Store(over)
-	l.tally.Took = time.Since(began)
-	l.tally.Sent, l.tally.CPU = float64(w.wire.Commands.Load()-sent), cpuTime()-cpu
 	cancel()
-	if err := waitFor(&wg, drainFor); err != nil {
+	if err := waitFor(&wg, window.Drain); err != nil {
 		return fmt.Errorf("%s: %w", w.info.Name, err)
 	}
+	l.tally.Took, l.tally.Sent, l.tally.CPU = took, float64(sent), cpu
 	l.tally.Violations = w.guard.Take()
 	l.tally.Waits = l.waits.Export()
 	*tally = l.tally
@@ -193,13 +173,15 @@ type turn struct {
 	isRead            bool      // of a read/write lock
 	asked             time.Time // zero where it is not timed
 
-	counts bool          // it got its turn while it counted
+	weight int64 // of how many its time stands for
+
+	phase  int32         // in which it got its turn; over where it got none
 	waited time.Duration // where it is timed
 }
 
 // granted notes that what was asked for is there.
 func (l *load) granted(t *turn) {
-	t.counts = l.phase.Load() == counting
+	t.phase = l.phase.Load()
 	if !t.asked.IsZero() {
 		t.waited = time.Since(t.asked)
 	}
@@ -212,35 +194,42 @@ func (l *load) goroutine(ctx context.Context, number int) {
 	waits := hdrhistogram.New(1, waitMax, waitDigits)
 	counted, timed := int64(0), 0
 	for done := 0; l.phase.Load() != over; done++ {
-		t := turn{goroutine: number, number: done, slot: choose()}
+		t := turn{goroutine: number, number: done, slot: choose(), weight: 1, phase: over}
 		if l.args.Action == Read {
 			t.isRead = random.IntN(100) < l.args.Reads
 		}
-		if timed < timedAtFirst || done%timedOneIn == 0 {
+		switch {
+		case timed < timedAtFirst:
 			t.asked = time.Now()
+		case done%timedOneIn == 0:
+			t.asked, t.weight = time.Now(), timedOneIn
 		}
 		err := l.once(ctx, &t)
-		if l.args.Pause > 0 {
-			time.Sleep(l.args.Pause)
-		}
 		switch {
-		case err == nil && t.counts:
+		case err != nil && ctx.Err() == nil:
+			l.failed(err)
+		case t.phase == counting:
 			counted++
 			if !t.asked.IsZero() {
 				timed++
-				_ = waits.RecordValue(min(int64(t.waited), waitMax)) // within its limits
+				record(waits, t.waited, t.weight)
 			}
-		case err != nil && ctx.Err() == nil:
-			l.failed(err)
-		case err != nil && !t.asked.IsZero():
-			// It never got its turn: it has waited for as long as this, at least.
-			_ = waits.RecordValue(min(int64(time.Since(t.asked)), waitMax)) // within its limits
+		case t.phase != warming && !t.asked.IsZero() && t.asked.Before(l.ended):
+			// It had no turn when it was over: it has waited for as long as this, at least.
+			record(waits, l.ended.Sub(t.asked), t.weight)
+		}
+		if l.args.Pause > 0 {
+			pauseUntil(ctx, time.Now().Add(l.args.Pause))
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tally.Counts[number] = counted
 	l.waits.Merge(waits)
+}
+
+func record(waits *hdrhistogram.Histogram, waited time.Duration, weight int64) {
+	_ = waits.RecordValues(min(int64(waited), waitMax), weight) // within its limits
 }
 
 // chooser returns what chooses a key for each operation.
@@ -319,6 +308,9 @@ func (l *load) try(ctx context.Context, t *turn) error {
 		return err
 	}
 	l.granted(t)
+	if l.args.Taken {
+		l.worker.guard.violations.Add(1)
+	}
 	return l.inside(hold, t, l.guarded, l.worker.guard.Enter, l.worker.guard.Leave)
 }
 

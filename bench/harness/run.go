@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -25,8 +26,8 @@ type Scenario struct {
 	Processes func(Point) int
 	// TTL is that of locks. Zero: the plan's.
 	TTL time.Duration
-	// Rounds is how many there are at most. Zero: as many as the plan has.
-	Rounds int
+	// Rounds is how many there are at most, and QuickRounds in a quick run. Zero: as many as the plan has.
+	Rounds, QuickRounds int
 	// Round measures once. It is called for one contender after the other, round by round.
 	Round func(context.Context, *Cast) (result.Round, error)
 }
@@ -83,6 +84,9 @@ func (s *Stage) point(
 	if scenario.Rounds > 0 {
 		rounds = min(rounds, scenario.Rounds)
 	}
+	if scenario.QuickRounds > 0 && !s.Plan.Full {
+		rounds = min(rounds, scenario.QuickRounds)
+	}
 	for round := range rounds {
 		for _, i := range rand.Perm(len(entries)) {
 			if err := ctx.Err(); err != nil {
@@ -112,9 +116,12 @@ func (s *Stage) enter(ctx context.Context, scenario Scenario, point Point, delay
 	}
 	for range processes {
 		if _, err := e.cast.Join(ctx); err != nil {
-			e.cell.Failure = err.Error()
-			break
+			e.fail(err.Error())
+			return e
 		}
+	}
+	if err := e.cast.rest(ctx); err != nil {
+		e.fail(err.Error())
 	}
 	return e
 }
@@ -126,12 +133,37 @@ func (e *entry) measure(ctx context.Context, scenario Scenario, round int) {
 	}
 	e.cast.round = round
 	e.cast.ClearGuard()
+	measured, err := e.round(ctx, scenario)
+	switch {
+	case ctx.Err() != nil: // that is no fault of the contender's
+	case err != nil:
+		e.fail(fmt.Sprintf("round %d: %v", round+1, err))
+	default:
+		e.cell.Rounds = append(e.cell.Rounds, measured)
+	}
+}
+
+// round is one round, of processes that rest before and after it.
+func (e *entry) round(ctx context.Context, scenario Scenario) (result.Round, error) {
+	if err := e.cast.wake(); err != nil {
+		return nil, err
+	}
 	measured, err := scenario.Round(ctx, e.cast)
 	if err != nil {
-		e.cell.Failure = fmt.Sprintf("round %d: %v", round+1, err)
-		return
+		return nil, err
 	}
-	e.cell.Rounds = append(e.cell.Rounds, measured)
+	for name, value := range measured {
+		if math.IsNaN(value) || math.IsInf(value, 0) {
+			return nil, fmt.Errorf("%s is %v, which is no measurement", name, value)
+		}
+	}
+	return measured, e.cast.rest(ctx)
+}
+
+// fail notes why there is nothing more of a contender, and ends it.
+func (e *entry) fail(why string) {
+	e.cell.Failure = why
+	e.cast.kill()
 }
 
 func cellsOf(entries []*entry) []result.Cell {

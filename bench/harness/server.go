@@ -98,16 +98,17 @@ func (s *Server) Forget(ctx context.Context) error {
 // Reading is what the server has done until now.
 type Reading struct {
 	At       time.Time
-	Commands float64 // that it ran, calls inside of scripts counted
-	Bytes    float64 // to and from clients
-	CPU      float64 // microseconds
-	Memory   float64 // bytes in use
-	own      float64 // bytes of this reading, which the next one has in it
+	Commands float64       // that it ran, calls inside of scripts counted
+	Bytes    float64       // to and from clients
+	CPU      float64       // microseconds
+	Memory   float64       // bytes in use
+	Took     time.Duration // of Since: from one reading to the other
+	own      float64       // bytes of this reading, which the next one has in it
 }
 
 // Read takes a reading. It costs the server one command.
 func (s *Server) Read(ctx context.Context) (Reading, error) {
-	info, err := s.info(ctx, "everything")
+	info, err := s.info(ctx, "default")
 	if err != nil {
 		return Reading{}, err
 	}
@@ -140,13 +141,13 @@ func (s *Server) Read(ctx context.Context) (Reading, error) {
 func (r Reading) Since(before Reading) Reading {
 	return Reading{
 		At: r.At, Commands: r.Commands - before.Commands - 1, Bytes: r.Bytes - before.Bytes - before.own,
-		CPU: r.CPU - before.CPU, Memory: r.Memory - before.Memory,
+		CPU: r.CPU - before.CPU, Memory: r.Memory - before.Memory, Took: r.At.Sub(before.At),
 	}
 }
 
 type infoText struct {
 	fields map[string]string
-	size   int // bytes that asking for it took, about
+	size   int // bytes that asking for it took
 }
 
 func (i infoText) number(field string) (float64, error) {
@@ -162,11 +163,19 @@ func (s *Server) info(ctx context.Context, section string) (infoText, error) {
 	if err != nil {
 		return infoText{}, fmt.Errorf("INFO %s: %w", section, err)
 	}
-	info := infoText{fields: map[string]string{}, size: len(text) + len("*2\r\n$4\r\nINFO\r\n$10\r\neverything\r\n$0000\r\n\r\n")}
+	info := infoText{fields: map[string]string{}, size: infoSize(section, text)}
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		if field, value, ok := strings.Cut(lines.Text(), ":"); ok {
 			info.fields[field] = value
 		}
 	}
 	return info, nil
+}
+
+// infoSize is how many bytes it takes to ask for INFO and to get it, as a verbatim string of RESP3.
+func infoSize(section, text string) int {
+	const kind = "txt:"
+	request := fmt.Sprintf("*2\r\n$4\r\nINFO\r\n$%d\r\n%s\r\n", len(section), section)
+	reply := fmt.Sprintf("=%d\r\n%s\r\n", len(kind)+len(text), kind)
+	return len(request) + len(reply) + len(text)
 }

@@ -55,7 +55,7 @@ func NewStage(server *Server, plan Plan) (*Stage, error) {
 		Server: server, Plan: plan, dir: dir, path: filepath.Join(dir, "guard"), ways: map[time.Duration]*delay.Proxy{},
 		run: fmt.Sprintf("bench:%d", time.Now().UnixNano()),
 	}
-	if err := CreateGuard(s.path); err == nil {
+	if err = CreateGuard(s.path); err == nil {
 		s.guard, err = OpenGuard(s.path)
 	}
 	if err != nil {
@@ -149,11 +149,68 @@ func (c *Cast) Kill(child *ChildProcess) {
 	}
 }
 
+// rest lets a contender finish what it does after a round, and then freezes its processes until it is their turn again:
+// their pings in the background would be counted for others, and they would take CPU time from them. Leases may expire
+// meanwhile, but those are of keys that no later round uses; connections stay.
+func (c *Cast) rest(ctx context.Context) error {
+	if c.Contender.Kind == contender.Ours {
+		if err := c.quiet(ctx); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, child := range c.Children {
+		errs = append(errs, child.Pause())
+	}
+	return errors.Join(errs...)
+}
+
+// quiet waits until a contender that keeps leases for a while has given them up, so that they neither are given up nor
+// expire while another one is measured.
+func (c *Cast) quiet(ctx context.Context) error {
+	const (
+		kept  = 60 * time.Millisecond // leasehold's retention, and some
+		few   = 10                    // pings, and the like
+		limit = 20
+	)
+	before, err := c.Server.Read(ctx)
+	for range limit {
+		if err != nil {
+			return err
+		}
+		pauseUntil(ctx, time.Now().Add(kept))
+		var now Reading
+		if now, err = c.Server.Read(ctx); err == nil && now.Since(before).Commands <= few {
+			return nil
+		}
+		before = now
+	}
+	return err
+}
+
+// wake lets processes go on.
+func (c *Cast) wake() error {
+	var errs []error
+	for _, child := range c.Children {
+		errs = append(errs, child.Resume())
+	}
+	return errors.Join(errs...)
+}
+
+// kill kills all children: of a contender that failed nobody knows what its calls still do, to the guard or to Redis.
+func (c *Cast) kill() {
+	for _, child := range c.Children {
+		child.Kill()
+	}
+	c.Children = nil
+}
+
 // ClearGuard forgets who is inside.
 func (c *Cast) ClearGuard() { c.guard.Clear() }
 
 // end ends all children.
 func (c *Cast) end(ctx context.Context) error {
+	_ = c.wake() // whoever can't go on is killed below
 	errs := make(chan error, len(c.Children))
 	for _, child := range c.Children {
 		go func() { errs <- child.End(ctx) }()

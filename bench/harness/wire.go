@@ -99,6 +99,9 @@ func (s *scanner) commands(b []byte) (ended int64) {
 	return ended
 }
 
+// longest is more than any number that Redis takes. What is above it is no command of a client.
+const longest = int64(1) << 40
+
 // header reads one byte of a header.
 func (s *scanner) header(c byte) {
 	switch {
@@ -106,8 +109,10 @@ func (s *scanner) header(c byte) {
 		s.state, s.number = inCount, 0
 	case s.state == atLength && c == '$':
 		s.state, s.number = inLength, 0
-	case c >= '0' && c <= '9':
+	case c >= '0' && c <= '9' && s.number < longest:
 		s.number = s.number*10 + int64(c-'0')
+	case c == '\n' && s.state == inCount && s.number == 0: // nothing, which Redis passes over
+		s.state = atCommand
 	case c == '\n' && s.state == inCount:
 		s.state, s.args = atLength, s.number
 	case c == '\n' && s.state == inLength:

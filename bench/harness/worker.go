@@ -23,6 +23,7 @@ type Worker struct {
 	guard    *Guard
 	wire     *Wire
 	holds    map[string]held
+	load     *load // that Prepare made ready, and Load runs
 }
 
 // held is a lock that Hold took.

@@ -40,10 +40,11 @@ func init() {
 	})
 }
 
-// leastTurns is how many turns a round has at least, however slow they are, but for handoffLimit.
 const (
-	leastTurns   = 21
-	handoffLimit = 10 * time.Second
+	leastTurns = 21 // of a round, however slow they are
+	// handoffLimit is how much longer a round may take. It is longer than the time to live of locks, so that a hand-off that
+	// somebody missed is told as one that took so long.
+	handoffLimit = 15 * time.Second
 )
 
 // HandoffArgs is what a process needs to know to take turns with another one.
@@ -97,11 +98,8 @@ func (h *Handoff) Turns(args HandoffArgs, log *HandoffLog) error {
 	guard.Take() // of this round only
 	for !t.over(ctx) {
 		turn, err := one(ctx)
-		if err != nil && ctx.Err() != nil {
-			break // there are as many as there are
-		}
 		if err != nil {
-			return err
+			return fmt.Errorf("turn %d: %w", t.granted.Load()+1, err)
 		}
 		log.Turns = append(log.Turns, turn)
 	}

@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -24,8 +25,8 @@ func init() {
 		Headline:  result.Latency,
 		Processes: func(harness.Point) int { return 2 },
 		TTL:       recoveryTTL,
-		Rounds:    5,
-		Enters:    func(info contender.Info, _ harness.Point) bool { return locks(info) },
+		Rounds:    5, QuickRounds: 1,
+		Enters: func(info contender.Info, _ harness.Point) bool { return locks(info) },
 	}
 	scenario.Name, scenario.Title = "crash", "The holder is killed"
 	scenario.Question = "When does a waiting process get the lock of a holder that was killed (SIGKILL)?"
@@ -46,18 +47,24 @@ func init() {
 // Recovery is the part of a process that waits.
 type Recovery struct{ worker *harness.Worker }
 
-// Wait has a goroutine wait for each key, and tells when each of them had it.
+// waitLimit is how long a waiter waits. Who has no lock by then has been forgotten.
+const waitLimit = 10 * recoveryTTL
+
+// Wait has a goroutine wait for each key, and tells when each of them had it, by the clock that all processes share; zero
+// for one that did not get it.
 func (r *Recovery) Wait(keys []string, granted *[]time.Duration) error {
-	const limit = 20 * recoveryTTL
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	at, errs := make([]time.Duration, len(keys)), make([]error, len(keys))
 	var wg sync.WaitGroup
 	for i, key := range keys {
 		wg.Go(func() {
 			hold, err := r.worker.Process().Mutex(key).Lock(ctx)
-			at[i] = harness.Now()
+			if err != nil && ctx.Err() != nil {
+				return
+			}
 			if err == nil {
+				at[i] = harness.Now()
 				err = hold.Unlock()
 			}
 			errs[i] = err
@@ -83,7 +90,21 @@ func contended(ctx context.Context, c *harness.Cast) (holder *harness.ChildProce
 	go func() { done <- waiter.Call(ctx, "Recovery.Wait", keys, &granted) }()
 	// The waiters are there by then, and the holder is at another moment of its renewals each time.
 	time.Sleep(recoveryTTL/5 + rand.N(recoveryTTL/2))
-	return holder, keys, func() ([]time.Duration, error) { err := <-done; return granted, err }, nil
+	return holder, keys, func() ([]time.Duration, error) { err := <-done; return granted, errors.Join(err, forgotten(granted)) }, nil
+}
+
+// forgotten tells who did not get the lock.
+func forgotten(granted []time.Duration) error {
+	n := 0
+	for _, at := range granted {
+		if at == 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d waiters did not get the lock within %v", n, len(granted), waitLimit)
 }
 
 func crash(ctx context.Context, c *harness.Cast) (result.Round, error) {

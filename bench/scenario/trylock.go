@@ -43,7 +43,7 @@ func tryHeld(ctx context.Context, c *harness.Cast) (result.Round, error) {
 	if err := holder.Call(ctx, "Worker.Hold", key, &harness.Nothing{}); err != nil {
 		return nil, err
 	}
-	round, err := c.LoadOn(ctx, others, harness.LoadArgs{Action: action, Goroutines: int(c.Point.X)})
+	round, err := c.LoadOn(ctx, others, harness.LoadArgs{Action: action, Goroutines: int(c.Point.X), Taken: true})
 	if err := holder.Call(ctx, "Worker.Release", key, &harness.Nothing{}); err != nil {
 		return nil, err
 	}

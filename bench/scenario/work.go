@@ -31,7 +31,7 @@ func init() {
 		},
 		Delayed:   func(p harness.Point) bool { return p.X == 4 },
 		Processes: func(p harness.Point) int { return int(p.X) },
-		Rounds:    3,
+		Rounds:    3, QuickRounds: 1,
 		Enters: func(info contender.Info, p harness.Point) bool {
 			return locks(info) || named(info, "leasehold/fair") || named(info, "mutex", "semaphore") && p.X == 1
 		},
