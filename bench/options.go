@@ -76,6 +76,12 @@ func parse(args []string, output io.Writer) (options, error) {
 		o.plan = harness.Full
 	case *check:
 		o.plan = harness.Check
+		if *scenarios == "" {
+			*scenarios = "hot,processes,handoff,stock"
+		}
+		if *contenders == "" {
+			*contenders = "leasehold,semaphore,ping,pipeline"
+		}
 	}
 	var err error
 	if o.scenarios, err = scenario.Choose(split(*scenarios)); err != nil {
@@ -83,6 +89,9 @@ func parse(args []string, output io.Writer) (options, error) {
 	}
 	if o.contenders, err = chosen(split(*contenders)); err != nil {
 		return options{}, err
+	}
+	if *check {
+		o.plan.Only = func(scenario string, point harness.Point) bool { return checked[scenario] == point.Label }
 	}
 	if *delays != "" {
 		if o.plan.Delays, err = milliseconds(split(*delays)); err != nil {
@@ -95,6 +104,9 @@ func parse(args []string, output io.Writer) (options, error) {
 	o.out = directory(o)
 	return o, nil
 }
+
+// checked are the points that have floors.
+var checked = map[string]string{"hot": "64", "processes": "4", "handoff": "1", "stock": "with IDs"}
 
 // lengths sets how much is measured, where that was asked for.
 func (o *options) lengths(rounds int, length time.Duration) error {
