@@ -42,8 +42,8 @@ func init() {
 
 const (
 	leastTurns = 21 // of a round, however slow they are
-	// handoffLimit is how much longer a round may take. It is longer than the time to live of locks, so that a hand-off that
-	// somebody missed is told as one that took so long.
+	// handoffLimit is how much longer a round may take. It is longer than the time to live of locks. Whoever still waits then
+	// has failed, and it is said so: leaving out what never came would make a lock look better.
 	handoffLimit = 15 * time.Second
 )
 
