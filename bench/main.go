@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/go-leasehold/leasehold/bench/harness"
+	"github.com/go-leasehold/leasehold/bench/render"
 	"github.com/go-leasehold/leasehold/bench/result"
 	"github.com/go-leasehold/leasehold/bench/scenario"
 )
@@ -46,6 +48,9 @@ func run(ctx context.Context, o options, output io.Writer) error {
 	if o.list {
 		list(o, output)
 		return nil
+	}
+	if o.pages {
+		return fill(filepath.Join("report", "full", render.JSONFile), pages)
 	}
 	report, err := measure(ctx, o)
 	if err != nil && len(report.Scenarios) == 0 {

@@ -25,6 +25,7 @@ type options struct {
 	out        string // directory of the report; empty: none
 	list       bool
 	check      bool
+	pages      bool
 }
 
 const usage = `bench measures leasehold beside other locks, and beside what memory and Redis allow, in one run.
@@ -33,6 +34,7 @@ const usage = `bench measures leasehold beside other locks, and beside what memo
   go run . -full                           everything, with network delays: about half an hour
   go run . -scenario hot,handoff -contender leasehold,rueidislock -rtt 0,1
   go run . -list                           what there is to choose from
+  go run . -pages                          puts the numbers of report/full into docs/performance.md and README.md
   go run . -check                          fails where leasehold has become slower than its floors
 
 `
@@ -62,13 +64,14 @@ func parse(args []string, output io.Writer) (options, error) {
 	out := flags.String("out", "", "directory for the report; report/quick or report/full if empty, - for none")
 	list := flags.Bool("list", false, "list scenarios and contenders")
 	check := flags.Bool("check", false, "measure four ratios, and fail where one is below its floor")
+	pages := flags.Bool("pages", false, "make the tables of docs/performance.md and README.md from report/full, and measure nothing")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
 	if flags.NArg() > 0 {
 		return options{}, fmt.Errorf("%q is no flag: what to measure is said by -scenario", flags.Arg(0))
 	}
-	o := options{redis: *redis, plan: harness.Quick, out: *out, list: *list, check: *check}
+	o := options{redis: *redis, plan: harness.Quick, out: *out, list: *list, check: *check, pages: *pages}
 	switch {
 	case *full && *check:
 		return options{}, errors.New("-full and -check are two different runs: choose one")

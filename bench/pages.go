@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/go-leasehold/leasehold/bench/render"
+)
+
+// pages are those with numbers of the full report in them, from this directory.
+var pages = []string{filepath.Join("..", "docs", "performance.md"), filepath.Join("..", "README.md")}
+
+// fill makes the blocks of pages anew from a report that was written before.
+func fill(report string, pages []string) error {
+	file, err := os.Open(report)
+	if err != nil {
+		return fmt.Errorf("there is no full report yet; -full makes one: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	r, err := render.ReadJSON(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", report, err)
+	}
+	for _, path := range pages {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		filled, err := render.Fill(string(text), r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := os.WriteFile(path, []byte(filled), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

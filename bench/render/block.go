@@ -1,0 +1,97 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-leasehold/leasehold/bench/result"
+)
+
+// Pages have blocks that are made from a report, so that no number in them is written by hand, or older than the others:
+//
+//	<!-- bench: table hot -->
+//	...
+//	<!-- /bench -->
+const (
+	blockStart = "<!-- bench: "
+	blockEnd   = "<!-- /bench -->"
+)
+
+// Fill makes all blocks of a page anew. There are:
+//
+//	machine              what it ran on, when, and with which command
+//	claims               what was promised, and what was measured
+//	contenders           who took part, and with which settings
+//	table NAME [DELAY]   the metric to look at first of a scenario, at all points
+//	all NAME POINT       all metrics of a scenario at a point, which is the rest of the line
+func Fill(page string, r result.Report) (string, error) {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(page, blockStart)
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		name, rest, ok := strings.Cut(rest, " -->")
+		_, after, closed := strings.Cut(rest, blockEnd)
+		if !ok || !closed {
+			return "", fmt.Errorf("the block %q has no end", shortened(name))
+		}
+		text, err := block(name, r)
+		if err != nil {
+			return "", fmt.Errorf("the block %q: %w", name, err)
+		}
+		fmt.Fprintf(&out, "%s%s -->\n%s\n%s", blockStart, name, strings.Trim(text, "\n"), blockEnd)
+		page = after
+	}
+}
+
+// shortened is for a name that may be the rest of a page.
+func shortened(name string) string { return name[:min(len(name), 40)] }
+
+func block(name string, r result.Report) (string, error) {
+	p := &page{}
+	words := strings.SplitN(name, " ", 3)
+	switch words[0] {
+	case "machine":
+		p.line("`%s`, %s, %v; medians of %d rounds", r.Command, r.Started.Format(time.DateOnly), r.Took.Round(time.Second), r.Rounds)
+		p.machine(r)
+		return p.text.String(), nil
+	case "claims":
+		p.claims(r)
+		return strings.TrimPrefix(p.text.String(), "\n## What was promised\n"), nil
+	case "contenders":
+		p.contenders(r)
+		return strings.TrimPrefix(p.text.String(), "\n## Who took part\n"), nil
+	}
+	if len(words) < 2 {
+		return "", fmt.Errorf("it is not known, or does not say of which scenario")
+	}
+	s, ok := r.Scenario(words[1])
+	if !ok {
+		return "", fmt.Errorf("the report has no scenario %q", words[1])
+	}
+	switch {
+	case words[0] == "table":
+		delay := time.Duration(0)
+		if len(words) == 3 {
+			var err error
+			if delay, err = time.ParseDuration(words[2]); err != nil {
+				return "", err
+			}
+		}
+		if len(points(s, delay)) == 0 {
+			return "", fmt.Errorf("%s was not measured with a delay of %v", s.Name, delay)
+		}
+		p.headline(s, delay)
+	case words[0] == "all" && len(words) == 3:
+		if len(metrics(s, words[2], 0)) == 0 {
+			return "", fmt.Errorf("%s was not measured at %q", s.Name, words[2])
+		}
+		p.details(s, words[2], 0)
+	default:
+		return "", fmt.Errorf("it is not known")
+	}
+	return p.text.String(), nil
+}
