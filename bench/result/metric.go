@@ -45,9 +45,9 @@ const (
 // Metrics are all metrics, in the order of tables.
 var Metrics = []Metric{
 	{Throughput, "throughput", "/s", true},
-	{Latency, "p50", "us", false},
-	{LatencyP99, "p99", "us", false},
-	{LatencyMax, "max", "us", false},
+	{Latency, "latency p50", "us", false},
+	{LatencyP99, "latency p99", "us", false},
+	{LatencyMax, "latency max", "us", false},
 	{OverTTL, "max over the TTL", "us", false},
 	{WaitP50, "wait p50", "us", false},
 	{WaitP99, "wait p99", "us", false},
