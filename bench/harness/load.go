@@ -21,7 +21,8 @@ const (
 	waitMax    = int64(time.Minute)
 	waitDigits = 2
 	// Of each goroutine that many operations are timed, and then one in so many, which stands for them all: reading the
-	// clock would be a good part of what the quickest take. So the longest wait is the longest of those that were timed.
+	// clock would be a good part of what the quickest take. Which one is left to chance, for locks have rhythms of their
+	// own: a lease may be passed on after each 64 grants. So the longest wait is the longest of those that were timed.
 	timedAtFirst = 64
 	timedOneIn   = 16
 	// drainFor is Window.Drain.
@@ -73,13 +74,15 @@ func (w *Worker) Prepare(args LoadArgs, _ *Nothing) error {
 	if most := GuardSlots - Counters; args.Keys > most {
 		return fmt.Errorf("a load of %d keys: %d are the most that can be guarded", args.Keys, most)
 	}
-	w.load = &load{
+	l := &load{
 		worker: w, args: args, process: w.process, guarded: w.excludes,
 		waits: hdrhistogram.New(1, waitMax, waitDigits), tally: Tally{Counts: make([]int64, args.Goroutines)},
 	}
-	if err := w.load.prepare(); err != nil {
+	w.load = nil
+	if err := l.prepare(); err != nil {
 		return err
 	}
+	w.load = l
 	w.guard.Take() // of who came before
 	runtime.GC()
 	return nil
@@ -192,7 +195,7 @@ func (l *load) goroutine(ctx context.Context, number int) {
 	random := rand.New(rand.NewPCG(uint64(number), uint64(l.worker.number)))
 	choose := l.chooser(random)
 	waits := hdrhistogram.New(1, waitMax, waitDigits)
-	counted, timed := int64(0), 0
+	counted, timed, next := int64(0), 0, 0
 	for done := 0; l.phase.Load() != over; done++ {
 		t := turn{goroutine: number, number: done, slot: choose(), weight: 1, phase: over}
 		if l.args.Action == Read {
@@ -201,8 +204,9 @@ func (l *load) goroutine(ctx context.Context, number int) {
 		switch {
 		case timed < timedAtFirst:
 			t.asked = time.Now()
-		case done%timedOneIn == 0:
+		case done >= next:
 			t.asked, t.weight = time.Now(), timedOneIn
+			next = done + 1 + random.IntN(2*timedOneIn-1)
 		}
 		err := l.once(ctx, &t)
 		switch {
