@@ -29,7 +29,8 @@ func reports() *rapid.Generator[result.Report] {
 	})
 	scenario := rapid.Custom(func(t *rapid.T) result.Scenario {
 		return result.Scenario{
-			Name: text.Draw(t, "name"), Title: text.Draw(t, "title"), Question: text.Draw(t, "question"), Method: text.Draw(t, "method"),
+			Name:  rapid.StringMatching(`[a-z0-9]{1,4}(-[a-z0-9]{1,4})?`).Draw(t, "name"),
+			Title: text.Draw(t, "title"), Question: text.Draw(t, "question"), Method: text.Draw(t, "method"),
 			Axis: text.Draw(t, "axis"), Headline: text.Draw(t, "headline"), Main: text.Draw(t, "main"),
 			Cells: rapid.SliceOfN(cell, 0, 3).Draw(t, "cells"),
 		}

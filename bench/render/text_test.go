@@ -28,7 +28,11 @@ func golden(t *testing.T, name, got string) {
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, string(want), got, "if this is as it should be: go test ./render -update")
+	wanted, lines := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for i := range min(len(wanted), len(lines)) {
+		require.Equal(t, wanted[i], lines[i], "line %d of %s; if this is as it should be: go test ./render -update", i+1, path)
+	}
+	require.Len(t, lines, len(wanted), "%s; if this is as it should be: go test ./render -update", path)
 }
 
 func TestTable(t *testing.T) {

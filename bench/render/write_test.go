@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,6 +97,46 @@ func TestWriteToWhatIsNoDirectory(t *testing.T) {
 	put(t, dir, "file", "text")
 	require.Error(t, render.Write(filepath.Join(dir, "file"), madeUp()))
 	require.Equal(t, "text", read(t, dir, "file"))
+}
+
+// With -rtt 1 nothing is measured without a delay.
+func TestWriteOfARunWithADelayOnly(t *testing.T) {
+	r := madeUp()
+	for i := range r.Scenarios {
+		var cells []result.Cell
+		for _, c := range r.Scenarios[i].Cells {
+			if c.Delay == time.Millisecond {
+				cells = append(cells, c)
+			}
+		}
+		r.Scenarios[i].Cells = cells
+	}
+	r.Scenarios = r.Scenarios[:1]
+	dir := t.TempDir()
+	require.NoError(t, render.Write(dir, r))
+	require.FileExists(t, filepath.Join(dir, render.MarkdownFile))
+	require.FileExists(t, filepath.Join(dir, render.JSONFile))
+}
+
+// Where everybody failed, or nothing can be drawn, there is a report nevertheless: it took half an hour.
+func TestWriteOfAScenarioInWhichEverybodyFailed(t *testing.T) {
+	for name, spoil := range map[string]func(*result.Cell){
+		"failed":  func(c *result.Cell) { c.Rounds, c.Failure = nil, "it did not start" },
+		"nothing": func(c *result.Cell) { c.Rounds = []result.Round{{result.Throughput: 0, result.WaitP50: -3}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := madeUp()
+			for i := range r.Scenarios {
+				for j := range r.Scenarios[i].Cells {
+					spoil(&r.Scenarios[i].Cells[j])
+				}
+			}
+			dir := t.TempDir()
+			require.NoError(t, render.Write(dir, r))
+			require.FileExists(t, filepath.Join(dir, render.MarkdownFile))
+			require.FileExists(t, filepath.Join(dir, render.JSONFile))
+		})
+	}
 }
 
 // In a file, as in CI, nobody wants to read how far a run was.
