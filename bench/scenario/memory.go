@@ -156,7 +156,7 @@ func (m *Memory) Release(harness.Nothing, *harness.Nothing) error {
 	return nil
 }
 
-// each locks all keys, by several goroutines, and does something with each hold.
+// each locks all keys, by several goroutines, and does something with each hold. It fails where a lock does not come in time.
 func (m *Memory) each(args MemoryArgs, do func(int, contender.Hold) error) error {
 	var next atomic.Int64
 	errs := make(chan error, memoryGoroutines)
@@ -175,9 +175,18 @@ func (m *Memory) each(args MemoryArgs, do func(int, contender.Hold) error) error
 			errs <- nil
 		}()
 	}
+	// The locks are asked for without a limit: a context that can end would be a part of what a hold takes.
+	limit := 20*time.Second + time.Duration(args.N)*100*time.Microsecond
+	late := time.After(limit)
 	var all []error
 	for range memoryGoroutines {
-		all = append(all, <-errs)
+		select {
+		case err := <-errs:
+			all = append(all, err)
+		case <-late:
+			return errors.Join(append(all, fmt.Errorf("%d of %d goroutines still wait for a free lock after %v",
+				memoryGoroutines-len(all), memoryGoroutines, limit))...)
+		}
 	}
 	return errors.Join(all...)
 }

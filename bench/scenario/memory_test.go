@@ -13,7 +13,7 @@ import (
 var few = []harness.Point{{Label: "500", X: 500}}
 
 func TestMemoryOfHeldKeys(t *testing.T) {
-	rounds := measured(t, "memory-held", few, "leasehold", "rueidislock")
+	rounds := measured(t, "memory-held", few, "leasehold", "redislock")
 	for name, r := range rounds {
 		require.Positive(t, r[result.HeapPerItem], name)
 		require.Greater(t, r[result.RedisPer], 16.0, "%s: less than the key's name", name)

@@ -27,7 +27,7 @@ func TestCrashWaitsForTheLeaseToEnd(t *testing.T) {
 
 // Each contender's key has to be found in Redis: deleting one that is not there fails.
 func TestDeletedKeysAreThoseOfTheContender(t *testing.T) {
-	for name, r := range measured(t, "deleted", nil, "leasehold", "rueidislock", "redislock/1ms", "redsync/1ms", "textbook/1ms") {
+	for name, r := range measured(t, "deleted", nil, "leasehold", "redislock/1ms", "redsync/1ms", "textbook/1ms") {
 		ordered(t, name, r)
 		require.InDelta(t, lostKeys, r[result.Operations], 0, name)
 	}
