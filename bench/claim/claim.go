@@ -2,8 +2,10 @@
 package claim
 
 import (
+	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/go-leasehold/leasehold/bench/result"
 )
@@ -14,6 +16,7 @@ type Claim struct {
 	Text    string  // in words
 	Asked   float64 // the number that is promised
 	AtLeast bool    // or at most
+	Worst   bool    // all rounds have to be so, and not the median only
 	Unit    string  // as in result.Metric; empty for a ratio
 	Floor   float64 // what -check asks for: loose, for a noisy machine. Zero: it is not checked
 	Measure func(result.Report) (Measured, bool)
@@ -23,6 +26,7 @@ type Claim struct {
 type Measured struct {
 	result.Spread
 	Beside string // who was compared with: "rueidislock", or nobody
+	Why    string // why there is nothing, where something was measured but failed
 }
 
 // Verdict is a claim and what became of it.
@@ -30,7 +34,18 @@ type Verdict struct {
 	Claim
 	Measured
 	Known bool // the report has what the claim is about
-	Met   bool // the median is what was promised
+	Met   bool // what was measured is what was promised
+}
+
+// judged is the number that is compared: the median, or the worst.
+func (v Verdict) judged() float64 {
+	switch {
+	case !v.Worst:
+		return v.Median
+	case v.AtLeast:
+		return v.Min
+	}
+	return v.Max
 }
 
 // Judge compares a report with all claims.
@@ -39,29 +54,64 @@ func Judge(r result.Report) []Verdict {
 	for _, c := range All {
 		v := Verdict{Claim: c}
 		v.Measured, v.Known = c.Measure(r)
-		v.Met = v.Known && holds(v.Median, c.Asked, c.AtLeast)
+		v.Met = v.Known && holds(v.judged(), c.Asked, c.AtLeast)
 		all = append(all, v)
 	}
 	return all
 }
 
-// Check returns an error that names each claim whose median is beyond its floor, or that was not measured.
+// Check returns an error that names each claim that is beyond its floor, or that was not measured, and whatever of ours
+// did not exclude or failed: the ratios of a lock that excludes nobody are the best there are.
 func Check(r result.Report) error {
-	text := ""
+	var wrong []string
 	for _, v := range Judge(r) {
 		switch {
 		case v.Floor == 0:
 		case !v.Known:
-			text += fmt.Sprintf("\n%s: not measured", v.Name)
-		case !holds(v.Median, v.Floor, v.AtLeast):
-			text += fmt.Sprintf("\n%s: %s is %.3g (%.3g to %.3g), and has to be %s %.3g",
-				v.Name, v.Text, v.Median, v.Min, v.Max, bound(v.AtLeast), v.Floor)
+			wrong = append(wrong, v.Name+": "+v.Missing())
+		case !holds(v.judged(), v.Floor, v.AtLeast):
+			wrong = append(wrong, fmt.Sprintf("%s: %s is %.3g (%.3g to %.3g), and has to be %s %.3g",
+				v.Name, v.Text, v.Median, v.Min, v.Max, bound(v.AtLeast), v.Floor))
 		}
 	}
-	if text != "" {
-		return fmt.Errorf("slower than the floors:%s", text)
+	for _, s := range r.Scenarios {
+		for _, c := range s.Cells {
+			if !isOurs(r, c.Contender) {
+				continue
+			}
+			if met := sum(c.Values(result.Violations)); met > 0 {
+				wrong = append(wrong, fmt.Sprintf("violations: %s at %s: %s let two in, %.0f times", s.Name, c.Point, c.Contender, met))
+			}
+			if c.Failure != "" {
+				wrong = append(wrong, fmt.Sprintf("%s at %s: %s failed: %s", s.Name, c.Point, c.Contender, c.Failure))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.New("below the floors:\n" + strings.Join(wrong, "\n"))
 	}
 	return nil
+}
+
+// Missing tells that nothing was measured, and why, if there is a reason.
+func (v Verdict) Missing() string {
+	if v.Why != "" {
+		return "not measured: " + v.Why
+	}
+	return "not measured"
+}
+
+// isOurs tells whether a contender is leasehold or a variant of it.
+func isOurs(r result.Report, name string) bool {
+	return name == ours || strings.HasPrefix(name, ours+"/") ||
+		slices.ContainsFunc(r.Contenders, func(c result.Contender) bool { return c.Name == name && c.Kind == "ours" })
+}
+
+func sum(values []float64) (total float64) {
+	for _, v := range values {
+		total += v
+	}
+	return total
 }
 
 func holds(measured, asked float64, atLeast bool) bool {
@@ -80,67 +130,3 @@ func bound(atLeast bool) string {
 
 // Bound tells what is promised: "at least".
 func (c Claim) Bound() string { return bound(c.AtLeast) }
-
-// place is where a claim looks.
-type place struct {
-	scenario, point string
-	delay           time.Duration
-}
-
-func (p place) cell(r result.Report, contender string) (result.Cell, bool) {
-	s, ok := r.Scenario(p.scenario)
-	if !ok {
-		return result.Cell{}, false
-	}
-	return s.Of(contender, p.point, p.delay)
-}
-
-// value is a metric of one contender.
-func (p place) value(contender, metric string) func(result.Report) (Measured, bool) {
-	return func(r result.Report) (Measured, bool) {
-		cell, _ := p.cell(r, contender)
-		spread, ok := cell.Spread(metric)
-		return Measured{Spread: spread}, ok
-	}
-}
-
-// ratio is a metric of one contender over another's.
-func (p place) ratio(ours, theirs, metric string) func(result.Report) (Measured, bool) {
-	return func(r result.Report) (Measured, bool) {
-		a, okA := p.cell(r, ours)
-		b, okB := p.cell(r, theirs)
-		spread, ok := result.Ratio(a, b, metric)
-		return Measured{spread, theirs}, ok && okA && okB
-	}
-}
-
-// beside is one point of one contender over another point of the same one.
-func (p place) beside(contender, other, metric string) func(result.Report) (Measured, bool) {
-	return func(r result.Report) (Measured, bool) {
-		a, okA := p.cell(r, contender)
-		q := p
-		q.point = other
-		b, okB := q.cell(r, contender)
-		spread, ok := result.Ratio(a, b, metric)
-		return Measured{spread, contender + " at " + other}, ok && okA && okB
-	}
-}
-
-// best is a metric of one contender over that of the peer, variants included, whose median is the best.
-func (p place) best(ours, metric string) func(result.Report) (Measured, bool) {
-	return func(r result.Report) (Measured, bool) {
-		m, _ := result.MetricOf(metric)
-		best, found := "", 0.0
-		for _, c := range r.Contenders {
-			cell, _ := p.cell(r, c.Name)
-			spread, ok := cell.Spread(metric)
-			if ok && c.Kind == "peer" && (best == "" || m.Higher == (spread.Median > found)) {
-				best, found = c.Name, spread.Median
-			}
-		}
-		if best == "" {
-			return Measured{}, false
-		}
-		return p.ratio(ours, best, metric)(r)
-	}
-}
