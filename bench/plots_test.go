@@ -97,4 +97,3 @@ func lookOf(t *testing.T, s result.Scenario, contender string) string {
 	}
 	return strings.Join(styles, "\n")
 }
-

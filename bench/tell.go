@@ -21,20 +21,7 @@ func tell(o options, report result.Report, output io.Writer) error {
 		}
 	}
 	fmt.Fprintln(output)
-	for _, v := range claim.Judge(report) {
-		if !v.Known || o.check && v.Floor == 0 {
-			continue
-		}
-		met := "not met"
-		if v.Met {
-			met = "met"
-		}
-		fmt.Fprintf(output, "%-7s %s: %s; asked: %s %s", met, v.Text, render.Verdict(v), v.Bound(), render.Number(v.Unit, v.Asked))
-		if o.check {
-			fmt.Fprintf(output, "; floor: %s", render.Number(v.Unit, v.Floor))
-		}
-		fmt.Fprintln(output)
-	}
+	promises(o, report, output)
 	if o.out != "" {
 		if err := render.Write(o.out, report); err != nil {
 			return fmt.Errorf("report: %w", err)
@@ -45,6 +32,24 @@ func tell(o options, report result.Report, output io.Writer) error {
 		return claim.Check(report)
 	}
 	return nil
+}
+
+// promises tells what was promised and what was measured of it; of a check, that which has a floor.
+func promises(o options, report result.Report, output io.Writer) {
+	for _, v := range claim.Judge(report) {
+		if !v.Known || o.check && v.Floor == 0 {
+			continue
+		}
+		met := "not met"
+		if v.Met {
+			met = "met"
+		}
+		fmt.Fprintf(output, "%-8s%s:\n%8s%s; asked: %s %s", met, v.Text, "", render.Verdict(v), v.Bound(), render.Number(v.Unit, v.Asked))
+		if o.check {
+			fmt.Fprintf(output, "; floor: %s", render.Number(v.Unit, v.Floor))
+		}
+		fmt.Fprintln(output)
+	}
 }
 
 // progress tells how far a run is.

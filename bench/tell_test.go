@@ -92,7 +92,7 @@ func TestTellTellsOnlyClaimsThatWereMeasured(t *testing.T) {
 	o := asked(t, "-scenario", "hot", "-contender", "leasehold,semaphore", "-out", "-")
 	text, err := told(t, o, supposed(o))
 	require.NoError(t, err)
-	require.Regexp(t, `(?m)^(not met|met) .*64 goroutines of a process on one key.*; asked: at least 0\.9$`, text)
+	require.Regexp(t, `(?m)^(not met|met) +64 goroutines of a process on one key.*:\n.*; asked: at least 0\.9$`, text)
 	require.NotContains(t, text, "PING", "nobody measured one")
 }
 

@@ -14,6 +14,7 @@ const (
 	rowHeight  = 15 // points
 	barsAround = 85 // points: title, axis, margins
 	thickness  = 0.74
+	bold       = 3 // as golang.org/x/image/font has it
 )
 
 // bars draws points that are no numbers, or only one: under each other, of each point the contenders, with the spread
@@ -25,10 +26,7 @@ func (p picture) bars(all []curve) ([]byte, error) {
 	drawn, m := p.new()
 	drawn.X.Label.Text = m.Title
 	if points := labelsOf(all); len(points) == 1 {
-		drawn.X.Label.Text += " at " + points[0]
-		if numberOnly(points[0]) {
-			drawn.X.Label.Text += " " + p.x
-		}
+		drawn.X.Label.Text += ", " + at(points[0], p.x)
 	}
 	var medians, ends []float64
 	for _, c := range all {
@@ -47,12 +45,13 @@ func (p picture) bars(all []curve) ([]byte, error) {
 	rows := rowsOf(all)
 	var marks []plot.Tick
 	for i, row := range rows {
-		at := float64(-i)
-		marks = append(marks, plot.Tick{Value: at, Label: row.label})
+		y, add := float64(-i), row.head
 		if row.of != nil {
-			if err := row.draw(drawn, at, m.Unit); err != nil {
-				return nil, err
-			}
+			marks = append(marks, plot.Tick{Value: y, Label: row.label})
+			add = row.draw
+		}
+		if err := add(drawn, y, m.Unit); err != nil {
+			return nil, err
 		}
 	}
 	drawn.Y.Tick.Marker = spaced{plot.ConstantTicks(marks)}
@@ -95,6 +94,19 @@ func rowsOf(all []curve) []row {
 		}
 	}
 	return rows
+}
+
+// head adds the name of a point, over its bars.
+func (r row) head(drawn *plot.Plot, at float64, _ string) error {
+	name, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: drawn.X.Min, Y: at}}, Labels: []string{r.label}})
+	if err != nil {
+		return err
+	}
+	name.TextStyle[0].Font = sized(10)
+	name.TextStyle[0].Font.Weight = bold
+	name.TextStyle[0].YAlign = draw.YCenter
+	drawn.Add(name)
+	return nil
 }
 
 // draw adds a bar, its spread and its number.

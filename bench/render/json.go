@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,10 +16,15 @@ func JSON(w io.Writer, r result.Report) error {
 	return e.Encode(r)
 }
 
-// ReadJSON reads what JSON wrote.
+// ReadJSON reads what JSON wrote. What has other fields, or no time, is something else.
 func ReadJSON(r io.Reader) (report result.Report, err error) {
-	if err := json.NewDecoder(r).Decode(&report); err != nil {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&report); err != nil {
 		return report, fmt.Errorf("no report: %w", err)
+	}
+	if report.Started.IsZero() {
+		return report, errors.New("no report: it does not say when it was measured")
 	}
 	return report, nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-leasehold/leasehold/bench/claim"
 	"github.com/go-leasehold/leasehold/bench/result"
@@ -60,7 +62,7 @@ func (p *page) claims(r result.Report) {
 	var rows [][]string
 	for _, v := range claim.Judge(r) {
 		if !v.Known {
-			rows = append(rows, []string{v.Text, asked(v.Claim), "not measured", ""})
+			rows = append(rows, []string{v.Text, asked(v.Claim), v.Missing(), ""})
 			continue
 		}
 		met := "no"
@@ -120,7 +122,7 @@ func (p *page) scenario(s result.Scenario, drawn []Plot) {
 }
 
 func (p *page) headline(s result.Scenario, delay time.Duration) {
-	p.line("\n%s by %s, %s:", strings.ToUpper(title(s.Headline)[:1])+title(s.Headline)[1:], s.Axis, added(delay))
+	p.line("\n%s by %s, %s:", capital(title(s.Headline)), s.Axis, added(delay))
 	var rows [][]string
 	for _, name := range contenders(s, delay) {
 		row := []string{name}
@@ -131,6 +133,15 @@ func (p *page) headline(s result.Scenario, delay time.Duration) {
 		rows = append(rows, row)
 	}
 	p.table(append([]string{""}, points(s, delay)...), rows)
+}
+
+// capital starts a sentence with a text.
+func capital(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return "What was measured"
+	}
+	return string(unicode.ToUpper(first)) + text[size:]
 }
 
 func (p *page) details(s result.Scenario, point string, delay time.Duration) {

@@ -65,10 +65,21 @@ func digits(v float64) string {
 	return text
 }
 
+// told is what is told of a metric over the rounds of a cell: the median and the ends, or, of what has to be none in all
+// rounds, the sum, which a median would hide.
+func told(cell result.Cell, name string) (result.Spread, bool) {
+	s, ok := cell.Spread(name)
+	if name == result.Violations || name == result.Errors {
+		all := sum(cell.Values(name))
+		s = result.Spread{Median: all, Min: all, Max: all}
+	}
+	return s, ok
+}
+
 // Of tells a metric of a cell, with its spread: "1.39 M/s (1.2 to 1.5)"; "-" where there is none.
 func Of(cell result.Cell, name string) string {
 	metric, ok := result.MetricOf(name)
-	s, measured := cell.Spread(name)
+	s, measured := told(cell, name)
 	if !ok || !measured {
 		return "-"
 	}
@@ -82,7 +93,7 @@ func Of(cell result.Cell, name string) string {
 // short is Of with the spread in percent.
 func short(cell result.Cell, name string) string {
 	metric, ok := result.MetricOf(name)
-	s, measured := cell.Spread(name)
+	s, measured := told(cell, name)
 	if !ok || !measured {
 		return "-"
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image/color"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -27,10 +28,9 @@ const (
 // letters are of a font that has the widths of Helvetica and Arial, of which there is one wherever plots are looked at.
 var letters = font.Font{Typeface: "Liberation", Variant: "Sans"}
 
-// families replaces what is named after letters in an SVG, and leaves out what is so anyway.
-var families = []struct{ from, to string }{
-	{"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;", "font-family:Helvetica,Arial,Liberation Sans,sans-serif;"},
-}
+// families replaces the name of letters in an SVG, and leaves out what is so anyway.
+var families = strings.NewReplacer("font-family:Liberation Sans;", "font-family:Helvetica,Arial,Liberation Sans,sans-serif;",
+	"font-variant:normal;", "", "font-weight:normal;", "", "font-style:normal;", "")
 
 // picture is what all plots have.
 type picture struct{ title, x, metric string }
@@ -184,9 +184,5 @@ func svg(drawn *plot.Plot, legend *plot.Legend, height vg.Length) ([]byte, error
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return nil, err
 	}
-	text := out.Bytes()
-	for _, f := range families {
-		text = bytes.ReplaceAll(text, []byte(f.from), []byte(f.to))
-	}
-	return text, nil
+	return []byte(families.Replace(out.String())), nil
 }

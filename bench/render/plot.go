@@ -1,6 +1,7 @@
 package render
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,31 +20,32 @@ type Plot struct {
 	SVG  []byte
 }
 
+// overDelay ends the names of plots over the network delays.
+const overDelay = "-rtt"
+
 // HeroPlot is the name of the plot for those who look at one only.
 const HeroPlot = "hero"
 
 // Plots draws a report: each scenario over its points, and over the network delays, and the plot for those who look at
-// one only. What was not measured has none.
+// one only. What was not measured has none. With an error it returns those that could be drawn.
 func Plots(r result.Report) ([]Plot, error) {
 	var all []Plot
-	add := func(p *Plot, err error) error {
+	var errs []error
+	add := func(name string, draw func() (*Plot, error)) {
+		p, err := draw()
 		if p != nil {
 			all = append(all, *p)
 		}
-		return err
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the plot of %s: %w", name, err))
+		}
 	}
 	for _, s := range r.Scenarios {
-		if err := add(overPoints(s)); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
-		}
-		if err := add(overDelays(s)); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
-		}
+		add(s.Name, func() (*Plot, error) { return overPoints(s) })
+		add(s.Name+overDelay, func() (*Plot, error) { return overDelays(s) })
 	}
-	if err := add(hero(r)); err != nil {
-		return nil, fmt.Errorf("%s: %w", HeroPlot, err)
-	}
-	return all, nil
+	add(HeroPlot, func() (*Plot, error) { return hero(r) })
+	return all, errors.Join(errs...)
 }
 
 // overPoints draws a scenario with the least delay: curves where there are several points that are numbers, or else bars.
@@ -74,12 +76,12 @@ func overDelays(s result.Scenario) (*Plot, error) {
 		return nil, nil
 	}
 	point := mainPoint(s, all[len(all)-1])
-	p := picture{title: s.Title + ", over a slower network", x: "ms added to each round trip, at " + point + " " + s.Axis, metric: s.Headline}
+	p := picture{title: s.Title + ", over a slower network", x: "ms added to each round trip, " + at(point, s.Axis), metric: s.Headline}
 	svg, err := p.curves(byDelay(s, point))
 	if svg == nil || err != nil {
 		return nil, err
 	}
-	return &Plot{Name: s.Name + "-rtt", Alt: fmt.Sprintf("%s: %s by network delay", s.Title, title(s.Headline)), SVG: svg}, nil
+	return &Plot{Name: s.Name + overDelay, Alt: fmt.Sprintf("%s: %s by network delay", s.Title, title(s.Headline)), SVG: svg}, nil
 }
 
 // hero draws one hot key, over processes if that was measured: leasehold and its peers, without variants of ours and
@@ -117,6 +119,14 @@ func numeric(s result.Scenario, delay time.Duration) bool {
 		}
 	}
 	return len(all) > 1
+}
+
+// at tells a point: "64 goroutines"; one that is no number tells itself.
+func at(point, axis string) string {
+	if numberOnly(point) {
+		return point + " " + axis
+	}
+	return point
 }
 
 func numberOnly(point string) bool { return strings.Trim(point, "0123456789") == "" }

@@ -60,7 +60,7 @@ func lookOf(name string) look {
 
 // pale mixes a colour with white, the paler the higher the way.
 func pale(c color.RGBA, way int) color.Color {
-	white := 30 + 15*way // percent
+	white := 40 + 13*way // percent
 	mix := func(v uint8) uint8 { return uint8((int(v)*(100-white) + 255*white) / 100) }
 	return color.RGBA{mix(c.R), mix(c.G), mix(c.B), 255}
 }

@@ -60,7 +60,7 @@ func (t *teller) headline(s result.Scenario, delay time.Duration) {
 }
 
 // columns is what fits beside each other.
-const columns = 8
+const columns = 7
 
 func (t *teller) details(s result.Scenario, delay time.Duration) {
 	point := mainPoint(s, delay)
@@ -80,7 +80,7 @@ func (t *teller) details(s result.Scenario, delay time.Duration) {
 			row := []string{name}
 			for _, m := range part {
 				text := "-"
-				if spread, ok := cell.Spread(m.Name); ok {
+				if spread, ok := told(cell, m.Name); ok {
 					text = Number(m.Unit, spread.Median)
 				}
 				row = append(row, text)
