@@ -172,10 +172,9 @@ func (s *Server) info(ctx context.Context, section string) (infoText, error) {
 	return info, nil
 }
 
-// infoSize is how many bytes it takes to ask for INFO and to get it, as a verbatim string of RESP3.
+// infoSize is how many bytes it takes to ask for INFO and to get it. The kind of a verbatim string is in its text.
 func infoSize(section, text string) int {
-	const kind = "txt:"
 	request := fmt.Sprintf("*2\r\n$4\r\nINFO\r\n$%d\r\n%s\r\n", len(section), section)
-	reply := fmt.Sprintf("=%d\r\n%s\r\n", len(kind)+len(text), kind)
-	return len(request) + len(reply) + len(text)
+	reply := fmt.Sprintf("=%d\r\n%s\r\n", len(text), text)
+	return len(request) + len(reply)
 }
