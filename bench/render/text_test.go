@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/go-leasehold/leasehold/bench/render"
 	"github.com/go-leasehold/leasehold/bench/result"
@@ -116,4 +117,34 @@ func TestNothingMeasuredIsTold(t *testing.T) {
 	drawn, err := render.Plots(result.Report{})
 	require.NoError(t, err)
 	require.Empty(t, drawn)
+}
+
+// Any report can be told, whoever wrote it.
+func TestAnyReportCanBeTold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := reports().Draw(t, "report")
+		var text bytes.Buffer
+		require.NoError(t, render.Table(&text, r))
+		drawn, err := render.Plots(r)
+		require.NoError(t, err)
+		_ = render.Markdown(r, drawn)
+	})
+}
+
+// The median of 0, 2, 0 is 0, and a lock that let two in once must not look as one that never did.
+func TestViolationsAreNotHiddenByAMedian(t *testing.T) {
+	r := madeUp()
+	r.Scenarios = r.Scenarios[:1]
+	for i := range r.Scenarios[0].Cells {
+		r.Scenarios[0].Cells[i].Point, r.Scenarios[0].Cells[i].X = "64", 64
+	}
+	r.Scenarios[0].Cells = r.Scenarios[0].Cells[2:3]
+	var text bytes.Buffer
+	require.NoError(t, render.Table(&text, r))
+	lines := strings.Split(text.String(), "\n")
+	for i, line := range lines {
+		if strings.Contains(line, "violations") {
+			require.Contains(t, strings.Fields(lines[i+1]), "2")
+		}
+	}
 }

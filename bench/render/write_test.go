@@ -139,6 +139,32 @@ func TestWriteOfAScenarioInWhichEverybodyFailed(t *testing.T) {
 	}
 }
 
+// What is JSON, but of something else, is somebody else's.
+func TestWriteRefusesADirectoryWithOtherJSON(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, render.JSONFile, `{"coverage": 80}`)
+	require.Error(t, render.Write(dir, madeUp()))
+	require.Equal(t, `{"coverage": 80}`, read(t, dir, render.JSONFile))
+}
+
+// An earlier report can't have files removed that are elsewhere.
+func TestWriteStaysInItsDirectory(t *testing.T) {
+	parent := t.TempDir()
+	put(t, parent, "mine.svg", "mine")
+	dir := filepath.Join(parent, "report")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	r := madeUp()
+	r.Scenarios[0].Name = "../mine"
+	var text bytes.Buffer
+	require.NoError(t, render.JSON(&text, r))
+	put(t, dir, render.JSONFile, text.String())
+	_ = render.Write(dir, madeUp())
+	require.Equal(t, "mine", read(t, parent, "mine.svg"))
+
+	require.Error(t, render.Write(filepath.Join(parent, "another"), r), "a plot outside of the directory")
+	require.Equal(t, "mine", read(t, parent, "mine.svg"))
+}
+
 // In a file, as in CI, nobody wants to read how far a run was.
 func TestProgressIsQuietWhereThereIsNoTerminal(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
