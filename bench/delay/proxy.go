@@ -5,6 +5,7 @@ package delay
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -58,8 +59,9 @@ func (p *Proxy) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil {
-			continue // that client sees it
+		if err != nil { // that client sees it; what is short may be there again in a moment
+			SleepUntil(time.Now().Add(time.Millisecond))
+			continue
 		}
 		p.wg.Go(func() { p.serve(client) })
 	}
@@ -107,9 +109,10 @@ type piece struct {
 // underWay is how many pieces may be on the way in one direction. What is more waits in the sender's socket.
 const underWay = 4096
 
-// forward gives on what one end sends, when it is due, and closes both once either is done.
+// forward gives on what one end sends, when it is due, and its end, too: the other direction may go on behind that.
 func (p *Proxy) forward(from, to net.Conn) {
 	pieces := make(chan piece, underWay)
+	var broken error // how reading ended, if not by its end
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer close(pieces)
@@ -119,7 +122,11 @@ func (p *Proxy) forward(from, to net.Conn) {
 			if n > 0 {
 				pieces <- piece{slices.Clone(buffer[:n]), time.Now().Add(p.half)}
 			}
+			if errors.Is(err, io.EOF) {
+				return
+			}
 			if err != nil {
+				broken = err
 				return
 			}
 		}
@@ -135,6 +142,10 @@ func (p *Proxy) forward(from, to net.Conn) {
 			_ = from.Close() // ends the reader
 		}
 	}
-	_ = to.Close() // nothing comes any more
 	wg.Wait()
+	if half, ok := to.(interface{ CloseWrite() error }); ok && broken == nil {
+		_ = half.CloseWrite() // it may be closed already
+		return
+	}
+	_ = to.Close() // who is broken gets nothing through either way
 }
