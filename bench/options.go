@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -79,51 +81,65 @@ func parse(args []string, output io.Writer) (options, error) {
 		o.plan = harness.Full
 	case *check:
 		o.plan = harness.Check
-		if *scenarios == "" {
-			*scenarios = "hot,processes,handoff,stock"
-		}
-		if *contenders == "" {
-			*contenders = "leasehold,semaphore,ping,pipeline"
-		}
 	}
-	var err error
-	if o.scenarios, err = scenario.Choose(split(*scenarios)); err != nil {
+	if err := o.choose(*scenarios, *contenders, *delays); err != nil {
 		return options{}, err
 	}
-	if o.contenders, err = chosen(split(*contenders)); err != nil {
-		return options{}, err
-	}
-	if *check {
-		o.plan.Only = func(scenario string, point harness.Point) bool { return checked[scenario] == point.Label }
-	}
-	if *delays != "" {
-		if o.plan.Delays, err = milliseconds(split(*delays)); err != nil {
-			return options{}, err
-		}
-	}
-	if err := o.lengths(*rounds, *length); err != nil {
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if err := errors.Join(o.lengths(given, *rounds, *length), o.server(given)); err != nil {
 		return options{}, err
 	}
 	o.out = directory(o)
 	return o, nil
 }
 
+// choose sets what is measured, from lists with commas.
+func (o *options) choose(scenarios, contenders, delays string) (err error) {
+	if o.check {
+		scenarios = cmp.Or(scenarios, "hot,processes,handoff,stock")
+		contenders = cmp.Or(contenders, "leasehold,semaphore,ping,pipeline")
+		o.plan.Only = func(scenario string, point harness.Point) bool { return checked[scenario] == point.Label }
+	}
+	if o.scenarios, err = scenario.Choose(split(scenarios)); err != nil {
+		return err
+	}
+	if o.contenders, err = chosen(split(contenders)); err != nil {
+		return err
+	}
+	if delays != "" {
+		o.plan.Delays, err = milliseconds(split(delays))
+	}
+	return err
+}
+
 // checked are the points that have floors.
 var checked = map[string]string{"hot": "64", "processes": "4", "handoff": "1", "stock": "with IDs"}
 
 // lengths sets how much is measured, where that was asked for.
-func (o *options) lengths(rounds int, length time.Duration) error {
-	if rounds != 0 {
+func (o *options) lengths(given map[string]bool, rounds int, length time.Duration) error {
+	if given["rounds"] {
 		if rounds < 1 || rounds > maxRounds {
 			return fmt.Errorf("-rounds %d: from 1 to %d", rounds, maxRounds)
 		}
 		o.plan.Rounds = rounds
 	}
-	if length != 0 {
+	if given["for"] {
 		if length < minFor || length > maxFor {
 			return fmt.Errorf("-for %v: from %v to %v", length, minFor, maxFor)
 		}
 		o.plan.For = length
+	}
+	return nil
+}
+
+// server looks whether the server's address is one.
+func (o *options) server(given map[string]bool) error {
+	if !given["redis"] {
+		return nil
+	}
+	if host, port, err := net.SplitHostPort(o.redis); err != nil || host == "" || port == "" {
+		return fmt.Errorf("-redis %q: it has to be host:port", o.redis)
 	}
 	return nil
 }
@@ -163,14 +179,17 @@ func chosen(names []string) ([]contender.Info, error) {
 }
 
 func milliseconds(list []string) ([]time.Duration, error) {
+	most := maxRoundTrip.Milliseconds()
+	if len(list) == 0 {
+		return nil, fmt.Errorf("-rtt names no number of milliseconds from 0 to %d", most)
+	}
 	var all []time.Duration
 	for _, text := range list {
 		n, err := strconv.ParseFloat(text, 64)
-		d := time.Duration(n * float64(time.Millisecond))
-		if err != nil || !(n >= 0) || d > maxRoundTrip {
-			return nil, fmt.Errorf("-rtt %s: %q is no number of milliseconds from 0 to %d", strings.Join(list, ","), text, maxRoundTrip.Milliseconds())
+		if err != nil || !(n >= 0 && n <= float64(most)) { // NaN is neither
+			return nil, fmt.Errorf("-rtt %s: %q is no number of milliseconds from 0 to %d", strings.Join(list, ","), text, most)
 		}
-		all = append(all, d)
+		all = append(all, time.Duration(n*float64(time.Millisecond)))
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
