@@ -74,6 +74,16 @@ func Check(r result.Report) error {
 				v.Name, v.Text, v.Median, v.Min, v.Max, bound(v.AtLeast), v.Floor))
 		}
 	}
+	wrong = append(wrong, faults(r)...)
+	if len(wrong) > 0 {
+		return errors.New("below the floors:\n" + strings.Join(wrong, "\n"))
+	}
+	return nil
+}
+
+// faults are what of ours did not exclude, or failed.
+func faults(r result.Report) []string {
+	var wrong []string
 	for _, s := range r.Scenarios {
 		for _, c := range s.Cells {
 			if !isOurs(r, c.Contender) {
@@ -82,15 +92,15 @@ func Check(r result.Report) error {
 			if met := sum(c.Values(result.Violations)); met > 0 {
 				wrong = append(wrong, fmt.Sprintf("violations: %s at %s: %s let two in, %.0f times", s.Name, c.Point, c.Contender, met))
 			}
+			if failed := sum(c.Values(result.Errors)); failed > 0 {
+				wrong = append(wrong, fmt.Sprintf("errors: %s at %s: %.0f calls of %s failed", s.Name, c.Point, failed, c.Contender))
+			}
 			if c.Failure != "" {
 				wrong = append(wrong, fmt.Sprintf("%s at %s: %s failed: %s", s.Name, c.Point, c.Contender, c.Failure))
 			}
 		}
 	}
-	if len(wrong) > 0 {
-		return errors.New("below the floors:\n" + strings.Join(wrong, "\n"))
-	}
-	return nil
+	return wrong
 }
 
 // Missing tells that nothing was measured, and why, if there is a reason.

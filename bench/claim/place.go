@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -25,10 +26,11 @@ func (p place) cell(r result.Report, contender string) (result.Cell, bool) {
 	return s.Of(contender, p.point, p.delay)
 }
 
-// ours returns a cell of which the claim is: one that failed shows nothing, whatever its rounds before that were.
-func (p place) ours(r result.Report, contender string) (result.Cell, string, bool) {
-	cell, ok := p.cell(r, contender)
-	if cell.Failure != "" {
+// judged returns a cell. One of ours that failed shows nothing, whatever its rounds before that were,
+// and the text says why.
+func (p place) judged(r result.Report, contender string) (cell result.Cell, why string, ok bool) {
+	cell, ok = p.cell(r, contender)
+	if cell.Failure != "" && isOurs(r, contender) {
 		return cell, fmt.Sprintf("%s failed: %s", contender, cell.Failure), false
 	}
 	return cell, "", ok
@@ -37,7 +39,7 @@ func (p place) ours(r result.Report, contender string) (result.Cell, string, boo
 // value is a metric of one contender.
 func (p place) value(contender, metric string) measure {
 	return func(r result.Report) (Measured, bool) {
-		cell, why, ok := p.ours(r, contender)
+		cell, why, ok := p.judged(r, contender)
 		if !ok {
 			return Measured{Why: why}, false
 		}
@@ -49,35 +51,34 @@ func (p place) value(contender, metric string) measure {
 // ratio is a metric of one contender over another's.
 func (p place) ratio(contender, other, metric string) measure {
 	return func(r result.Report) (Measured, bool) {
-		a, why, okA := p.ours(r, contender)
-		b, okB := p.cell(r, other)
+		a, why, okA := p.judged(r, contender)
+		b, whyB, okB := p.judged(r, other)
 		if !okA || !okB {
-			return Measured{Why: why}, false
+			return Measured{Why: cmp.Or(why, whyB)}, false
 		}
 		spread, ok := result.Ratio(a, b, metric)
 		return Measured{Spread: spread, Beside: other}, ok
 	}
 }
 
-// beside is a metric at one point, less a number, over that at another point.
-func (p place) beside(contender, other, metric string, less float64) measure {
+// beside is a metric at one point over that at another point, of which there may be some times as much, and some more.
+func (p place) beside(contender, other, metric string, times, more float64) measure {
 	return func(r result.Report) (Measured, bool) {
 		q := p
 		q.point = other
-		a, why, okA := p.ours(r, contender)
-		b, whyB, okB := q.ours(r, contender)
+		a, why, okA := p.judged(r, contender)
+		b, whyB, okB := q.judged(r, contender)
 		if !okA || !okB {
-			return Measured{Why: why + whyB}, false
+			return Measured{Why: cmp.Or(why, whyB)}, false
 		}
-		var rounds []result.Round
-		for _, round := range a.Rounds {
-			v, ok := round[metric]
-			if ok {
-				round = result.Round{metric: max(0, v-less)}
+		var allowed []result.Round
+		for _, round := range b.Rounds {
+			if v, ok := round[metric]; ok {
+				round = result.Round{metric: times*v + more}
 			}
-			rounds = append(rounds, round)
+			allowed = append(allowed, round)
 		}
-		spread, ok := result.Ratio(result.Cell{Rounds: rounds}, b, metric)
+		spread, ok := result.Ratio(a, result.Cell{Rounds: allowed}, metric)
 		return Measured{Spread: spread, Beside: contender + " at " + other}, ok
 	}
 }
