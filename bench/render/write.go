@@ -40,8 +40,17 @@ func Write(dir string, r result.Report) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := clear(dir, files); err != nil {
+	old, err := earlier(dir, files)
+	if err != nil {
 		return err
+	}
+	for _, name := range old {
+		if _, ok := files[name]; ok {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	// The first, for it tells the next run which files are of a report.
 	if err := replace(filepath.Join(dir, JSONFile), data.Bytes()); err != nil {
@@ -92,33 +101,40 @@ func valid(r result.Report) error {
 	return nil
 }
 
-// clear removes the plots of an earlier report, if there is one. In another directory nothing is of ours, and what would
-// be written over is an error.
-func clear(dir string, keep map[string][]byte) error {
+// Ready returns the error that [Write] would return because of what is in a directory, for those who would rather know
+// before they measure the scenarios.
+func Ready(dir string, scenarios ...string) error {
+	var r result.Report
+	for _, name := range scenarios {
+		r.Scenarios = append(r.Scenarios, result.Scenario{Name: name})
+	}
+	files := map[string][]byte{MarkdownFile: nil}
+	for _, name := range plotFiles(r) {
+		files[name] = nil
+	}
+	_, err := earlier(dir, files)
+	return err
+}
+
+// earlier returns the plots that an earlier report may have, if there is one. In another directory nothing is of ours, and
+// what would be written over is an error.
+func earlier(dir string, files map[string][]byte) ([]string, error) {
 	path := filepath.Join(dir, JSONFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return vacant(dir, keep)
+		return nil, vacant(dir, files)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before, err := ReadJSON(bytes.NewReader(text))
 	if err == nil {
 		err = valid(before)
 	}
 	if err != nil {
-		return fmt.Errorf("%s is not of a report as they are now; choose another directory: %w", path, err)
+		return nil, fmt.Errorf("%s is not of a report as they are now; choose another directory: %w", path, err)
 	}
-	for _, name := range plotFiles(before) {
-		if _, ok := keep[name]; ok {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return plotFiles(before), nil
 }
 
 // vacant tells whether files can be written where no report is.
