@@ -33,7 +33,7 @@ func init() {
 // wireProcess is bare commands.
 type wireProcess struct{ client rueidis.Client }
 
-func (p wireProcess) Mutex(string) Mutex { return wireMutex{p.client} }
+func (p wireProcess) Mutex(string) Mutex { return wireMutex(p) }
 
 func (p wireProcess) Close() error {
 	p.client.Close()
