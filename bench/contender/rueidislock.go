@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/rueidis/rueidislock"
 )
@@ -15,10 +16,13 @@ func init() {
 		Settings: []string{
 			"KeyMajority 1 and NoLoopTracking, as its README advises for one Redis of 7.0.5 or later",
 			"KeyValidity is the scenario's TTL (default 5 s); extended at half of it",
+			"TryNextAfter is the TTL, too (default 20 ms): of one key there is no next one, and whoever gets no answer within it " +
+				"waits for another's unlock, for ever where there is nobody else",
 		},
 		Open: func(_ context.Context, setup Setup) (Process, error) {
 			locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 				ClientOption: rueidisOption(setup), KeyMajority: 1, NoLoopTracking: true, KeyValidity: setup.TTL,
+				TryNextAfter: setup.TTL,
 			})
 			if err != nil {
 				return nil, fmt.Errorf("rueidislock: %w", err)
@@ -42,42 +46,43 @@ type rueidislockMutex struct {
 	key    string
 }
 
-// Lock waits until ctx ends, and no longer. What it returns is held beyond that: to rueidislock, the end of the context that
-// it was asked with is the end of the hold, and its holder would be taken for one of two.
 func (m rueidislockMutex) Lock(ctx context.Context) (Hold, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	waiting, end := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, end)
-	_, unlock, err := m.locker.WithContext(waiting, m.key)
-	if !stop() && err == nil { // ctx has ended, and so has the hold
-		unlock()
-		err = ctx.Err()
-	}
+	_, unlock, err := m.locker.WithContext(asking{ctx}, m.key)
 	if err != nil {
-		end()
 		return nil, err
 	}
-	return rueidislockHold{unlock, end}, nil
+	return rueidislockHold(unlock), nil
 }
 
 func (m rueidislockMutex) TryLock(ctx context.Context) (Hold, error) {
-	_, unlock, err := m.locker.TryWithContext(context.WithoutCancel(ctx), m.key)
+	_, unlock, err := m.locker.TryWithContext(asking{ctx}, m.key)
 	if errors.Is(err, rueidislock.ErrNotLocked) {
 		return nil, ErrHeld
 	}
 	if err != nil {
 		return nil, err
 	}
-	return rueidislockHold{unlock, func() {}}, nil
+	return rueidislockHold(unlock), nil
 }
 
-// rueidislockHold is the end of the lock's context, which is its way to unlock, and then of the one it is made from.
-type rueidislockHold struct{ unlock, end context.CancelFunc }
+// asking is a context that ends a wait and not the hold that came of it. To rueidislock they are the same, so the end of a
+// round would take locks from under their holders, who would be counted as two. What is derived from it does not end with
+// it, by the method that context.AfterFunc documents, which costs what being a child of the context itself would.
+type asking struct{ context.Context }
+
+// Deadline is none, for it would be the hold's as well.
+func (asking) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Value is none, so that nobody finds the context within.
+func (asking) Value(any) any { return nil }
+
+// AfterFunc promises to call and never does.
+func (asking) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
+
+// rueidislockHold is the end of the lock's context, which is its way to unlock.
+type rueidislockHold context.CancelFunc
 
 func (h rueidislockHold) Unlock() error {
-	h.unlock()
-	h.end()
+	h()
 	return nil
 }
