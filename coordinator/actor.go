@@ -131,11 +131,14 @@ func (f *flight) ticket() lease.Ticket {
 	return f.req.Ticket
 }
 
-// knowledge is what client-side caching told about another holder, for Cached.
+// knowledge is what is known about a holder elsewhere: from client-side caching, which is told
+// when it changes, so that it is an answer to a Cached TryLock; or from a holder's own answer,
+// so that a TryLock knows whom to ask.
 type knowledge struct {
-	holder string
-	until  instant // the holder's TTL, if it isn't renewed
-	epoch  uint64  // Coordinator.heard when it was read: void when notices were lost since
+	holder  string
+	until   instant // the holder's TTL, if it isn't renewed; or how long the holder is asked first
+	epoch   uint64  // Coordinator.heard when it was read: void when notices were lost since
+	hearsay bool    // the holder said so: it may be over by now
 }
 
 // checkHoldAfter is how long a hold or a wait lasts before its key is read with
@@ -144,6 +147,9 @@ const checkHoldAfter = 100 * time.Millisecond
 
 // askFor is how long TryLock waits for a holder to say whether it is busy.
 const askFor = 50 * time.Millisecond
+
+// hearsayFor is for how long a holder that was busy is asked itself by the next TryLock.
+const hearsayFor = time.Second
 
 func newActor(c *Coordinator, key string) *actor {
 	a := &actor{c: c, key: key, closing: c.closing.Load(), spot: &spot{}, armed: never, holdsDue: never}

@@ -300,6 +300,9 @@ func TestCachedTryLockIsAnsweredWithNoCommand(t *testing.T) {
 		}
 		s.quiet(0)
 		a := tryOf(t, c.Mutex("k")) // plain TryLock asks
+		q := s.next(lease.Ask)
+		require.Equal(t, "other:1", q.Holder)
+		s.emit(lease.Changed, "k", q.Ticket)
 		s.next(lease.Acquire).held(1, 100)
 		a.holds()
 	})

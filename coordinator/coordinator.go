@@ -215,6 +215,10 @@ func (c *Coordinator) notice(e lease.Event) {
 		// Also where nobody here knows the key: what was granted must be released.
 		for !c.actorOf(e.Key).onEvent(e) {
 		}
+	case lease.Asked:
+		if a, ok := c.actors.Load(e.Key); !ok || !a.onEvent(e) {
+			c.store.Send(lease.Request{Op: lease.Busy, Key: e.Key, Asker: e.Asker, Idle: true}, func(lease.Reply, error) {})
+		}
 	case lease.InUse, lease.Changed, lease.Traced:
 		if a, ok := c.actors.Load(e.Key); ok {
 			a.onEvent(e)

@@ -40,7 +40,7 @@ func (a *actor) unlock() {
 		a.send(out.send)
 	}
 	for _, r := range out.hints {
-		a.c.store.Send(r, func(_ lease.Reply, err error) { a.onHint(r, err) })
+		a.c.store.Send(r, func(reply lease.Reply, err error) { a.onHint(r, reply, err) })
 	}
 	for _, soon := range out.soon {
 		a.c.tel.Soon(soon)

@@ -24,9 +24,10 @@ func (a *actor) onEvent(e lease.Event) bool {
 		a.onTraced(e, now)
 	case lease.InUse:
 		if e.Ticket == a.cur.ticket && a.cur.asking {
-			a.cur.replied = true
-			a.refuseTries(nil)
+			a.saidBusy(now)
 		}
+	case lease.Asked:
+		a.onAsked(e)
 	case lease.Changed:
 		a.unlearn()
 		a.changed(now)
@@ -114,6 +115,8 @@ func (a *actor) changed(now instant) {
 	switch a.cur.phase {
 	case held:
 		a.verify(now)
+	case acquiring:
+		a.askStore(now) // the holder that is asked has it no more
 	case queued:
 		if a.flight != nil && a.flight.req.Watch != "" {
 			a.cur.doubted = true // it may be the change of what that look finds to be ours
@@ -136,6 +139,7 @@ func (a *actor) verify(at instant) {
 func (a *actor) examine() {
 	now := a.enter()
 	a.unlearn()
+	a.askStore(now) // an answer may be among what is lost
 	if a.cur.phase != free {
 		a.cur.doubted = true
 		a.cur.verifyAt = now

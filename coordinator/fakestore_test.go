@@ -74,7 +74,7 @@ func (s *script) Send(r lease.Request, done func(lease.Reply, error)) {
 }
 
 // hint says that a request may be sent at any time, and that nothing depends on it.
-func hint(op lease.Op) bool { return op == lease.Busy || op == lease.Annotate }
+func hint(op lease.Op) bool { return op == lease.Busy || op == lease.Annotate || op == lease.Ask }
 
 func (s *script) Inspect(context.Context, string) (lease.Info, error) { return lease.Info{}, nil }
 func (s *script) Force(context.Context, string) error                 { return nil }

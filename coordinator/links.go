@@ -259,7 +259,10 @@ func (a *actor) unannotate() {
 
 // onHint handles the answer to a hint. One that would take a trace back, and was
 // not carried out, is sent again when the key is next looked at.
-func (a *actor) onHint(r lease.Request, err error) {
+func (a *actor) onHint(r lease.Request, reply lease.Reply, err error) {
+	if r.Op == lease.Ask && (err != nil || reply.Told == 0) {
+		a.unheard(r.Ticket)
+	}
 	if r.Op != lease.Annotate {
 		return
 	}

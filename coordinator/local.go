@@ -54,6 +54,8 @@ func (a *actor) lock(h *Hold, kind lease.Kind, mode lease.Mode, conf *mutexConfi
 	a.adopt(kind, now)
 	if c.try {
 		a.askAnew(now)
+	} else {
+		a.askStore(now) // who waits has to stand in the queue
 	}
 	a.enqueue(h)
 	if c.try || a.waiting.n == 1 {
@@ -187,15 +189,7 @@ func (a *actor) taken(c *claim, now instant) bool {
 		}
 	}
 	// Readers may join others, and what is known does not say who it is.
-	return c.conf.cached && c.mode == lease.Exclusive && a.cur.phase == free && a.known(now)
-}
-
-// askAnew retires a ticket whose holder has said that it is busy, which may be before the command that asked is answered.
-// What it said was said to those who asked then: nobody would answer again, and who comes now would wait for it in vain.
-func (a *actor) askAnew(now instant) {
-	if t := &a.cur; t.replied && t.phase != held && a.waiting.n == 0 {
-		a.withdraw(now)
-	}
+	return c.conf.cached && c.mode == lease.Exclusive && a.cur.phase == free && !a.elsewhere.hearsay && a.known(now)
 }
 
 // adopt makes the key one of the given kind. A lease of the other kind that is

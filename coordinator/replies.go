@@ -124,6 +124,9 @@ func (a *actor) watched(f *flight, r lease.Reply, sent, now instant) {
 func (a *actor) won(b block, contended bool, sent, now instant) {
 	t := &a.cur
 	if t.phase != held {
+		if a.elsewhere.hearsay {
+			a.unlearn()
+		}
 		t.phase = held
 		t.idleFrom = now
 		t.verifyAt, t.askUntil, t.lookAt = never, never, never

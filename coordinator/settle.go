@@ -52,10 +52,16 @@ func (a *actor) proceed(now instant) {
 	}
 }
 
-// withdraw retires a ticket that is no lease yet. Its release is the next command.
+// withdraw retires a ticket that is no lease yet. Its release is the next command, if the store knows of it.
 func (a *actor) withdraw(now instant) {
-	a.owe(a.cur.ticket, a.cur.resent || a.failing != 0, now)
-	a.cur = tenure{}
+	t := &a.cur
+	if !t.direct {
+		if t.replied {
+			a.hear(t.holder, now)
+		}
+		a.owe(t.ticket, t.resent || a.failing != 0, now)
+	}
+	*t = tenure{}
 }
 
 // askedFor says whether anybody who waits wants a lease of the mode. A ticket
@@ -177,6 +183,10 @@ func (a *actor) begin(now instant) {
 	if a.c.tel.LeaseSpans() {
 		a.cur.asker = first.call()
 	}
+	if a.asksHolder(now) {
+		a.askHolder(now)
+		return
+	}
 	a.tell(telemetry.EventLeaseAsked, now)
 }
 
@@ -197,7 +207,9 @@ func (a *actor) command(now instant) (lease.Request, bool) {
 	}
 	switch t.phase {
 	case acquiring:
-		return a.acquireCommand(now), true
+		if !t.direct {
+			return a.acquireCommand(now), true
+		}
 	case queued:
 		if now >= t.lookAt || now >= t.verifyAt {
 			return a.acquireCommand(now), true
@@ -219,7 +231,7 @@ func (a *actor) releaseCommand(now instant) lease.Request {
 	req := lease.Request{
 		Op: lease.Release, Key: a.key, Kind: d.kind, Ticket: d.ticket, Trace: d.trace, Annotated: d.annotated,
 	}
-	if t := &a.cur; t.phase == acquiring && d.kind == a.kind {
+	if t := &a.cur; t.phase == acquiring && !t.direct && d.kind == a.kind {
 		req.Next = &lease.Next{
 			Ticket: t.ticket, Mode: t.mode, TTL: t.ttl, Tokens: t.size, Ask: t.asking,
 			Age: a.age(now), Traced: a.told.following > 0,

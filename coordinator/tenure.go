@@ -58,6 +58,7 @@ type tenure struct {
 	asking   bool // its wants ask the holder for an answer: only TryLocks wait
 	cached   bool // a Cached one among them
 	askUntil instant
+	direct   bool // the holder itself is asked: the store knows nothing of the ticket yet
 	replied  bool // the holder has answered those who asked: a TryLock that comes later asks anew
 	lookAt   instant
 	holder   string

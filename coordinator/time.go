@@ -25,7 +25,11 @@ func (a *actor) elapse(now instant) {
 	if now >= a.gateAlarmAt() {
 		a.readLong(now)
 	}
-	if now >= t.askUntil && t.asking {
+	switch {
+	case now < t.askUntil:
+	case t.direct:
+		a.askStore(now) // it may be dead, which the store finds out
+	case t.asking:
 		t.askUntil = never
 		a.refuseTries(nil) // no answer is an answer: it is busy, or it is dead
 	}
@@ -170,7 +174,9 @@ func (a *actor) commandDue(now instant) instant {
 	case queued:
 		at = min(t.lookAt, t.verifyAt)
 	case acquiring:
-		at = now
+		if !t.direct {
+			at = now
+		}
 	}
 	if len(a.owed) > 0 {
 		at = now

@@ -104,7 +104,8 @@ const (
 	// place, and lets waiting readers in. Answers [Lost] like Renew.
 	Downgrade
 
-	// Busy tells the process of Asker that the lease it wanted is in use.
+	// Busy tells the process of Asker that the lease it wanted, or asked about, is in
+	// use ([InUse]); with Idle, that it is not, or not any more ([Changed]).
 	Busy
 
 	// Annotate puts the trace of the present hold beside the lease of Ticket, and
@@ -112,6 +113,11 @@ const (
 	// one before, and tells nobody. Answers Done, or Lost where Ticket has no lease.
 	// Like Busy it may be sent at any time, and nothing depends on it.
 	Annotate
+
+	// Ask asks the process of Holder whether its lease is in use ([Asked]), past the
+	// queue: the answer is a [Busy] for Ticket, of which the store learns nothing.
+	// Answers Done, and Told. Like Busy it may be sent at any time.
+	Ask
 )
 
 // String returns the verb in lower case.
@@ -129,6 +135,8 @@ func (o Op) String() string {
 		return "busy"
 	case Annotate:
 		return "annotate"
+	case Ask:
+		return "ask"
 	}
 	return "op " + strconv.Itoa(int(o))
 }
@@ -163,7 +171,10 @@ type Request struct {
 	Watch string
 
 	Next  *Next  // Release
-	Asker string // Busy: an owner, as it came in [Wanted]
+	Asker string // Busy: an owner, as it came in [Wanted] or [Asked]
+	Idle  bool   // Busy: the lease is not in use
+	// Holder is the owner that is asked, as it came in [Reply] (Ask).
+	Holder string
 
 	// Trace is a traceparent in the sense of W3C Trace Context ([ValidTrace]; anything
 	// else but an empty one is refused). Annotate: that of the present hold. Release: that of the hold that ended last, which is told
@@ -200,7 +211,7 @@ const (
 	Denied
 	// Lost: Renew, Downgrade or Annotate of a lease that is not, or no longer, mine.
 	Lost
-	// Done: Release without Next, Busy, and Annotate.
+	// Done: Release without Next, Busy, Annotate, and Ask.
 	Done
 )
 
@@ -244,8 +255,8 @@ type Reply struct {
 	Token     uint64
 	Holder    string
 	Trace     string
-	// Waiting: how many holders' inboxes received the want. Negative where the
-	// store can't tell.
+	// Waiting, and Ask: how many inboxes received the want, or the question. Negative
+	// where the store can't tell.
 	Told int
 
 	// Watched says that Request.Watch was read with tracking, and Present that
@@ -269,8 +280,11 @@ const (
 	// Wanted: somebody waits for the lease that Ticket has (or had). If Asker
 	// is not empty it wants a [Busy] where the lease will not come at once.
 	Wanted
-	// InUse: the holder of Key answers the want that Ticket asked an answer for.
+	// InUse: the holder of Key answers the want that Ticket asked an answer for, or its [Ask].
 	InUse
+	// Asked: Asker wants to know, by a [Busy], whether the lease that Ticket has (or had) is
+	// in use. It does not wait for it.
+	Asked
 	// Traced: the hold that keeps Ticket waiting has Trace; or, where Passing is
 	// set, the hold did that has just ended, and Ticket is granted the key next.
 	Traced
@@ -296,6 +310,8 @@ func (t EventType) String() string {
 		return "wanted"
 	case InUse:
 		return "in use"
+	case Asked:
+		return "asked"
 	case Traced:
 		return "traced"
 	case Changed:
@@ -317,7 +333,7 @@ type Event struct {
 	Ticket      Ticket // of this coordinator: the one granted, wanted or answered
 	First, Last uint64 // Granted
 	Contended   bool   // Granted: others wait behind
-	Asker       string // Wanted
+	Asker       string // Wanted, Asked
 	Trace       string // Traced: a traceparent
 	Passing     bool   // Traced
 	Err         error  // Disconnected: why, if it is known

@@ -13,6 +13,7 @@ var noticeCases = []testCase{
 	{"WantNamesWhoAsks", testWantAsker},
 	{"NextAsksToo", testNextAsks},
 	{"BusyAnswersTheAsker", testBusy},
+	{"AskGoesToTheHolderAndChangesNothing", testAsk},
 	{"ToldCountsWhoReceivedTheWant", testTold},
 }
 
@@ -75,6 +76,38 @@ func testBusy(s *suite) {
 
 	a.get(lease.Done, k.busy("no-such-coordinator:1"))
 	a.requireNoMessage(k)
+}
+
+func testAsk(s *suite) {
+	all, k := s.openAll("a", "b"), s.mutex()
+	a, b := all[0], all[1]
+	s.skipUnless(a.can.Notices, "notices")
+	a.get(lease.Held, k.acquire(1))
+	told := b.get(lease.Done, k.ask(5, a.owner(1))).Told
+	asked := a.event("asked", func(e lease.Event) bool {
+		return e.Type == lease.Asked && e.Key == k.key && e.Ticket == 1
+	})
+	require.Equal(s, b.owner(5), asked.Asker)
+	s.requireHolders(a, k, a.owner(1))
+	s.requireWaiters(a, k)
+	a.get(lease.Done, k.busy(asked.Asker))
+	b.event("in use", func(e lease.Event) bool {
+		return e.Type == lease.InUse && e.Key == k.key && e.Ticket == 5
+	})
+	a.get(lease.Done, k.busy(asked.Asker, idle))
+	b.event("changed", func(e lease.Event) bool {
+		return e.Type == lease.Changed && e.Key == k.key && e.Ticket == 5
+	})
+	gone := b.get(lease.Done, k.ask(6, "no-such-coordinator:1")).Told
+	if b.can.Receipts {
+		require.Equal(s, 1, told)
+		require.Zero(s, gone)
+	} else {
+		require.Negative(s, told)
+		require.Negative(s, gone)
+	}
+	a.requireNoMessage(k)
+	b.requireNoMessage(k)
 }
 
 func testTold(s *suite) {

@@ -32,8 +32,12 @@ func (k subject) downgrade(t lease.Ticket, changes ...func(*lease.Request)) leas
 	return change(lease.Request{Op: lease.Downgrade, Key: k.key, Kind: k.kind, Ticket: t, TTL: long}, changes)
 }
 
-func (k subject) busy(asker string) lease.Request {
-	return lease.Request{Op: lease.Busy, Key: k.key, Kind: k.kind, Asker: asker}
+func (k subject) busy(asker string, changes ...func(*lease.Request)) lease.Request {
+	return change(lease.Request{Op: lease.Busy, Key: k.key, Kind: k.kind, Asker: asker}, changes)
+}
+
+func (k subject) ask(t lease.Ticket, holder string) lease.Request {
+	return lease.Request{Op: lease.Ask, Key: k.key, Kind: k.kind, Ticket: t, Holder: holder}
 }
 
 func change(r lease.Request, changes []func(*lease.Request)) lease.Request {
@@ -46,6 +50,7 @@ func change(r lease.Request, changes []func(*lease.Request)) lease.Request {
 func shared(r *lease.Request)     { r.Mode = lease.Shared }
 func atOnce(r *lease.Request)     { r.Queue = false }
 func asking(r *lease.Request)     { r.Ask = true }
+func idle(r *lease.Request)       { r.Idle = true }
 func unnumbered(r *lease.Request) { r.Tokens = 0 }
 func nextShared(r *lease.Request) { r.Next.Mode = lease.Shared }
 func nextAsking(r *lease.Request) { r.Next.Ask = true }

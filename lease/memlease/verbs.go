@@ -42,11 +42,8 @@ func (s *Server) apply(from sender, r lease.Request) (lease.Reply, error) {
 	if err := validate(r); err != nil {
 		return lease.Reply{}, err
 	}
-	if r.Op == lease.Busy {
-		if id, ticket, ok := lease.ParseOwner(r.Asker); ok {
-			s.send(id, lease.Event{Type: lease.InUse, Key: r.Key, Ticket: ticket})
-		}
-		return lease.Reply{Status: lease.Done}, nil
+	if r.Op == lease.Busy || r.Op == lease.Ask {
+		return s.message(from, r), nil
 	}
 	now := s.now()
 	e := s.entry(r.Key)
@@ -65,6 +62,26 @@ func (s *Server) apply(from sender, r lease.Request) (lease.Reply, error) {
 		reply.Present = reply.Watched && e.holder(r.Watch) != nil
 	}
 	return reply, err
+}
+
+// message sends what changes nothing here.
+func (s *Server) message(from sender, r lease.Request) lease.Reply {
+	to, event := r.Asker, lease.Event{Type: lease.InUse, Key: r.Key}
+	switch {
+	case r.Op == lease.Ask:
+		to, event.Type, event.Asker = r.Holder, lease.Asked, from.owner(r.Ticket)
+	case r.Idle:
+		event.Type = lease.Changed
+	}
+	reply := lease.Reply{Status: lease.Done}
+	if id, ticket, ok := lease.ParseOwner(to); ok {
+		event.Ticket = ticket
+		reply.Told = s.send(id, event)
+	}
+	if s.config.noReceipts {
+		reply.Told = -1
+	}
+	return reply
 }
 
 func (s *Server) run(from sender, e *entry, r lease.Request, now time.Time) (lease.Reply, error) {
@@ -90,9 +107,9 @@ func (s *Server) run(from sender, e *entry, r lease.Request, now time.Time) (lea
 func validate(r lease.Request) error {
 	ttl, mode := r.TTL, r.Mode
 	switch {
-	case r.Op < lease.Acquire || r.Op > lease.Annotate:
+	case r.Op < lease.Acquire || r.Op > lease.Ask:
 		return fmt.Errorf("memlease: unknown request: %v", r.Op)
-	case r.Op == lease.Busy:
+	case r.Op == lease.Busy || r.Op == lease.Ask:
 		return nil
 	case (r.Op == lease.Annotate || r.Op == lease.Release) && r.Trace != "" && !lease.ValidTrace(r.Trace):
 		return fmt.Errorf("memlease: %v: the trace %q is no traceparent", r.Op, r.Trace)

@@ -121,7 +121,11 @@ func (s *Store) conclude(l *lane, c *call, results []rueidis.RedisResult, sent t
 // read makes a reply of the results of a plan.
 func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error) {
 	if c.plan.script == nil {
-		return lease.Reply{Status: lease.Done}, results[0].Error()
+		heard, err := results[0].AsInt64()
+		if !s.capabilities.Receipts {
+			heard = -1
+		}
+		return lease.Reply{Status: lease.Done, Told: int(heard)}, err
 	}
 	reply, err := parseReply(c.request.Op, results[0])
 	if err != nil {

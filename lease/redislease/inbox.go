@@ -20,6 +20,7 @@ const (
 	verbGrant   = "grant"
 	verbWant    = "want"
 	verbBusy    = "busy"
+	verbAsk     = "ask"
 	verbChanged = "changed"
 	verbTrace   = "trace"
 	verbProbe   = "probe"
@@ -29,7 +30,7 @@ const (
 // and no error.
 func parseMessage(id, message string) (event lease.Event, err error) {
 	verb, rest, _ := strings.Cut(message, " ")
-	words := map[string]int{verbGrant: 4, verbWant: 2, verbBusy: 1, verbChanged: 1, verbTrace: 3}[verb]
+	words := map[string]int{verbGrant: 4, verbWant: 2, verbAsk: 2, verbBusy: 1, verbChanged: 1, verbTrace: 3}[verb]
 	if verb == verbProbe && rest == "" {
 		return lease.Event{}, nil
 	}
@@ -56,6 +57,8 @@ func parseMessage(id, message string) (event lease.Event, err error) {
 		if word[1] != "-" {
 			event.Asker = word[1]
 		}
+	case verbAsk:
+		event.Type, event.Asker = lease.Asked, word[1]
 	case verbBusy:
 		event.Type = lease.InUse
 	case verbChanged:

@@ -50,11 +50,18 @@ func (s *Store) namesOf(key string) lockNames {
 // validate refuses what no script should see.
 func validate(r *lease.Request) error {
 	switch {
-	case r.Op < lease.Acquire || r.Op > lease.Annotate:
+	case r.Op < lease.Acquire || r.Op > lease.Ask:
 		return fmt.Errorf("redislease: %v is not a request", r.Op)
 	case r.Op == lease.Busy:
 		if _, _, ok := lease.ParseOwner(r.Asker); !ok {
 			return fmt.Errorf("redislease: busy: the asker %q is not an owner", shorten(r.Asker))
+		}
+		return nil
+	case r.Op == lease.Ask && r.Ticket == 0:
+		return errors.New("redislease: ask: ticket 0 is none")
+	case r.Op == lease.Ask:
+		if _, _, ok := lease.ParseOwner(r.Holder); !ok {
+			return fmt.Errorf("redislease: ask: the holder %q is not an owner", shorten(r.Holder))
 		}
 		return nil
 	case r.Kind != lease.Mutex && r.Kind != lease.ReadWrite:
@@ -94,9 +101,9 @@ func validateTerms(op lease.Op, kind lease.Kind, mode lease.Mode, ttl time.Durat
 	return nil
 }
 
-// joins says whether the request may put a ticket into the queue.
+// joins says whether the request may put a ticket into the queue, or else have a message come for it.
 func joins(r *lease.Request) bool {
-	return r.Op == lease.Acquire && r.Queue || r.Op == lease.Release && r.Next != nil
+	return r.Op == lease.Acquire && r.Queue || r.Op == lease.Release && r.Next != nil || r.Op == lease.Ask
 }
 
 // prepare makes the plan of a request that is valid.
@@ -129,6 +136,13 @@ func (s *Store) prepare(r *lease.Request, n lockNames) plan {
 		of, _, _ := lease.ParseOwner(r.Asker)
 		p.channel = s.names.inbox() + of + n.inboxEnd
 		p.message = verbBusy + " " + r.Asker + " " + r.Key
+		if r.Idle {
+			p.message = verbChanged + " " + r.Asker + " " + r.Key
+		}
+	case lease.Ask:
+		of, _, _ := lease.ParseOwner(r.Holder)
+		p.channel = s.names.inbox() + of + n.inboxEnd
+		p.message = verbAsk + " " + r.Holder + " " + owner + " " + r.Key
 	}
 	if r.Watch != "" && s.capabilities.Tracking && (r.Op == lease.Acquire || r.Op == lease.Renew) {
 		p.watch = []string{r.Watch}
