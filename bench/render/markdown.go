@@ -19,6 +19,9 @@ func Markdown(r result.Report, drawn []Plot) string {
 	p.line("`%s` on %s, for %v; medians of %d rounds. Made by `bench`, not by hand.",
 		r.Command, r.Started.Format(time.DateOnly), r.Took.Round(time.Second), r.Rounds)
 	p.machine(r)
+	p.line("\nPeers are locks on Redis as leasehold is one; limits are none, and show what memory, the network and Redis allow. " +
+		"What counts commands, bytes and CPU time is for one operation; violations and errors are of all rounds together. " +
+		"Plots show the medians, and thin bars from the least to the most.")
 	p.claims(r)
 	p.contenders(r)
 	for _, s := range r.Scenarios {
