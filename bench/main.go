@@ -52,9 +52,17 @@ func run(ctx context.Context, o options, output io.Writer) error {
 	if o.pages {
 		return fill(filepath.Join("report", "full", render.JSONFile), pages)
 	}
+	if o.out != "" {
+		if err := render.Ready(o.out, names(o.scenarios)...); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
 	report, err := measure(ctx, o)
 	if err != nil && len(report.Scenarios) == 0 {
 		return err
+	}
+	if err != nil {
+		o.out = "" // half a report does not take the place of a whole one
 	}
 	return errors.Join(err, tell(o, report, output)) // what was measured until then is told
 }
@@ -83,7 +91,7 @@ func measure(ctx context.Context, o options) (report result.Report, err error) {
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
 	report = result.Report{
-		Started: time.Now().UTC().Truncate(time.Second), Command: command(), Size: size(o), Rounds: o.plan.Rounds, RoundFor: o.plan.For,
+		Started: time.Now().UTC().Truncate(time.Second), Command: command(os.Args[1:]), Size: size(o), Rounds: o.plan.Rounds, RoundFor: o.plan.For,
 		Machine: machine(server.Version), Contenders: participants(o.contenders),
 	}
 	began := time.Now()
@@ -110,8 +118,28 @@ func open(addr string) (*harness.Server, error) {
 	return harness.ConnectServer(addr)
 }
 
-// command is what was typed, without the program's path.
-func command() string { return strings.Join(append([]string{"go run ."}, os.Args[1:]...), " ") }
+func names(scenarios []harness.Scenario) []string {
+	var all []string
+	for _, s := range scenarios {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+// command is what was typed, without the program's path, and without where the report goes.
+func command(args []string) string {
+	text := "go run ."
+	for i := 0; i < len(args); i++ {
+		if name := strings.TrimLeft(args[i], "-"); name == "out" {
+			i++
+			continue
+		} else if strings.HasPrefix(name, "out=") {
+			continue
+		}
+		text += " " + args[i]
+	}
+	return text
+}
 
 func size(o options) string {
 	switch {

@@ -90,7 +90,7 @@ func parse(args []string, output io.Writer) (options, error) {
 	if err := errors.Join(o.lengths(given, *rounds, *length), o.server(given)); err != nil {
 		return options{}, err
 	}
-	o.out = directory(o)
+	o.out = directory(o, given["scenario"] || given["contender"])
 	return o, nil
 }
 
@@ -145,7 +145,7 @@ func (o *options) server(given map[string]bool) error {
 }
 
 // directory is where the report goes.
-func directory(o options) string {
+func directory(o options, some bool) string {
 	switch {
 	case o.out == "-":
 		return ""
@@ -153,6 +153,8 @@ func directory(o options) string {
 		return o.out
 	case o.check:
 		return ""
+	case o.plan.Full && some:
+		return filepath.Join("report", "partial") // what has not all in it does not take the place of what has
 	case o.plan.Full:
 		return filepath.Join("report", "full")
 	}

@@ -22,16 +22,18 @@ func fill(report string, pages []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", report, err)
 	}
+	filled := map[string]string{}
 	for _, path := range pages {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		filled, err := render.Fill(string(text), r)
-		if err != nil {
+		if filled[path], err = render.Fill(string(text), r); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := os.WriteFile(path, []byte(filled), 0o644); err != nil {
+	}
+	for path, text := range filled { // all of them can be
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}

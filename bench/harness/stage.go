@@ -29,7 +29,7 @@ var (
 	Quick = Plan{Rounds: 3, Warm: 30 * time.Millisecond, For: 120 * time.Millisecond, TTL: 10 * time.Second, Delays: []time.Duration{0}}
 	Check = Plan{Rounds: 5, Warm: 30 * time.Millisecond, For: 200 * time.Millisecond, TTL: 10 * time.Second, Delays: []time.Duration{0}}
 	Full  = Plan{
-		Full: true, Rounds: 5, Warm: 100 * time.Millisecond, For: 400 * time.Millisecond, TTL: 10 * time.Second,
+		Full: true, Rounds: 5, Warm: 100 * time.Millisecond, For: 300 * time.Millisecond, TTL: 10 * time.Second,
 		Delays: []time.Duration{0, 200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond},
 	}
 )

@@ -34,8 +34,8 @@ func Fill(page string, r result.Report) (string, error) {
 			return out.String(), nil
 		}
 		name, rest, ok := strings.Cut(rest, " -->")
-		_, after, closed := strings.Cut(rest, blockEnd)
-		if !ok || !closed {
+		inside, after, closed := strings.Cut(rest, blockEnd)
+		if !ok || !closed || strings.Contains(name, "\n") || strings.Contains(inside, blockStart) {
 			return "", fmt.Errorf("the block %q has no end", shortened(name))
 		}
 		text, err := block(name, r)

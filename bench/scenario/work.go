@@ -19,7 +19,7 @@ func init() {
 		Title:    "Long work under contention",
 		Question: "Where work takes 10 ms, who gets the lock, and how long does it lie idle between two holders?",
 		Method: "Processes of 4 goroutines, each of which holds the lock for 10 ms. A hundred holds a second are the most there can be. " +
-			"A round is ten times as long as others, so that each goroutine could have several turns.",
+			"A round is six times as long as others, so that each goroutine could have several turns.",
 		Axis:     "processes",
 		Headline: result.Throughput,
 		Main:     "4",
@@ -36,7 +36,7 @@ func init() {
 			return locks(info) || named(info, "leasehold/fair") || named(info, "mutex", "semaphore") && p.X == 1
 		},
 		Round: func(ctx context.Context, c *harness.Cast) (result.Round, error) {
-			return c.Load(ctx, harness.LoadArgs{Action: harness.Lock, Goroutines: goroutines, Work: work, Longer: 10})
+			return c.Load(ctx, harness.LoadArgs{Action: harness.Lock, Goroutines: goroutines, Work: work, Longer: 6})
 		},
 	})
 }
