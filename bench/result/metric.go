@@ -48,7 +48,7 @@ var Metrics = []Metric{
 	{Latency, "latency p50", "us", false},
 	{LatencyP99, "latency p99", "us", false},
 	{LatencyMax, "latency max", "us", false},
-	{OverTTL, "max over the TTL", "us", false},
+	{OverTTL, "max after the TTL", "us", false},
 	{WaitP50, "wait p50", "us", false},
 	{WaitP99, "wait p99", "us", false},
 	{WaitP999, "wait p99.9", "us", false},
