@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-leasehold/leasehold/bench/claim"
 	"github.com/go-leasehold/leasehold/bench/result"
 )
 
@@ -21,6 +22,7 @@ const (
 // Fill makes all blocks of a page anew. There are:
 //
 //	machine              what it ran on, when, and with which command
+//	numbers              three of the claims, in words
 //	claims               what was promised, and what was measured
 //	contenders           who took part, and with which settings
 //	table NAME [DELAY]   the metric to look at first of a scenario, at all points
@@ -61,6 +63,8 @@ func block(name string, r result.Report) (string, error) {
 	case "claims":
 		p.claims(r)
 		return strings.TrimPrefix(p.text.String(), "\n## What was promised\n"), nil
+	case "numbers":
+		return numbers(r)
 	case "contenders":
 		p.contenders(r)
 		return strings.TrimPrefix(p.text.String(), "\n## Who took part\n"), nil
@@ -94,4 +98,27 @@ func block(name string, r result.Report) (string, error) {
 		return "", fmt.Errorf("it is not known")
 	}
 	return p.text.String(), nil
+}
+
+// numbers are three, for a page that has no room for more: each of a claim, with whom it was compared to.
+func numbers(r result.Report) (string, error) {
+	verdicts := map[string]claim.Verdict{}
+	for _, v := range claim.Judge(r) {
+		verdicts[v.Name] = v
+	}
+	for _, name := range []string{"hot", "hot-peer", "processes-peer", "processes-commands", "handoff-peer-1ms"} {
+		if !verdicts[name].Known {
+			return "", fmt.Errorf("the report does not have what %q is about", name)
+		}
+	}
+	tell := func(name string) string { return digits(verdicts[name].Median) }
+	beside := func(name string) string { return verdicts[name].Beside }
+	return strings.Join([]string{
+		fmt.Sprintf("- **%s × the best peer** (%s) where 64 goroutines of a process want one lock: %s of a semaphore in memory.",
+			tell("hot-peer"), beside("hot-peer"), tell("hot")),
+		fmt.Sprintf("- **%s × the best peer** (%s) where four processes of 16 goroutines want one lock, with %s Redis commands a lock.",
+			tell("processes-peer"), beside("processes-peer"), tell("processes-commands")),
+		fmt.Sprintf("- **%s of %s's time** for a hand-off to another process, with a network of 1 ms.",
+			tell("handoff-peer-1ms"), beside("handoff-peer-1ms")),
+	}, "\n"), nil
 }
