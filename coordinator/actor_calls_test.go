@@ -56,12 +56,17 @@ func shared(t *testing.T, c *Coordinator, how call) *attempt {
 	return rwOf(t, c, lease.Shared, how)
 }
 
+// acquire asks for a hold of any kind and mode by a handle that is made for this call.
+func acquire(ctx context.Context, c *Coordinator, key string, kind lease.Kind, mode lease.Mode, conf *mutexConfig, how call) (*Hold, error) {
+	return (&handle{c: c, key: key, kind: kind, conf: *conf}).acquire(ctx, mode, &how)
+}
+
 // rwOf asks for a hold of a read/write lock.
 func rwOf(t *testing.T, c *Coordinator, mode lease.Mode, how call) *attempt {
 	t.Helper()
 	conf := &mutexConfig{ttl: c.conf.ttl}
 	return begin(t, func() (*Hold, error) {
-		return c.acquire(t.Context(), "k", new(atomic.Pointer[spot]), lease.ReadWrite, mode, conf, how)
+		return acquire(t.Context(), c, "k", lease.ReadWrite, mode, conf, how)
 	})
 }
 

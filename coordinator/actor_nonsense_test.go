@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,7 +124,7 @@ func (n *nonsense) lock() {
 	}
 	how := call{wait: -1, try: n.yes()}
 	ctx, cancel := context.WithCancel(n.t.Context())
-	n.calls = append(n.calls, begin(n.t, func() (*Hold, error) { return n.c.acquire(ctx, "k", new(atomic.Pointer[spot]), kind, mode, conf, how) }))
+	n.calls = append(n.calls, begin(n.t, func() (*Hold, error) { return acquire(ctx, n.c, "k", kind, mode, conf, how) }))
 	n.modes, n.cancel = append(n.modes, mode), append(n.cancel, cancel)
 }
 

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,7 +108,7 @@ func TestWriterMayRead(t *testing.T) {
 		w := rwOf(t, c, lease.Exclusive, call{wait: -1})
 		s.next(lease.Acquire).held(1, 100)
 		h := w.holds()
-		r, err := c.acquire(h.Context(), "k", new(atomic.Pointer[spot]), lease.ReadWrite, lease.Shared, &mutexConfig{ttl: c.conf.ttl}, call{wait: -1})
+		r, err := acquire(h.Context(), c, "k", lease.ReadWrite, lease.Shared, &mutexConfig{ttl: c.conf.ttl}, call{wait: -1})
 		require.NoError(t, err)
 		require.Equal(t, h.Token(), r.Token())
 		other := shared(t, c, call{wait: -1})
@@ -127,7 +126,7 @@ func TestReaderThatAsksToWriteIsRefusedAtOnce(t *testing.T) {
 				r := shared(t, c, call{wait: -1}).holdsAfter(s)
 				conf := &mutexConfig{ttl: c.conf.ttl}
 				w := begin(t, func() (*Hold, error) {
-					return c.acquire(r.Context(), "k", new(atomic.Pointer[spot]), lease.ReadWrite, lease.Exclusive, conf, how)
+					return acquire(r.Context(), c, "k", lease.ReadWrite, lease.Exclusive, conf, how)
 				})
 				require.Zero(t, w.fails(ErrUpgrade).Waited)
 				require.True(t, r.Valid())
@@ -154,7 +153,7 @@ func TestReentryOfAnotherKindIsRefused(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
 		h := lockOf(t, c.Mutex("k")).holdsAfter(s)
 		r := begin(t, func() (*Hold, error) {
-			return c.acquire(h.Context(), "k", new(atomic.Pointer[spot]), lease.ReadWrite, lease.Shared, &mutexConfig{ttl: c.conf.ttl}, call{wait: -1})
+			return acquire(h.Context(), c, "k", lease.ReadWrite, lease.Shared, &mutexConfig{ttl: c.conf.ttl}, call{wait: -1})
 		})
 		r.fails(ErrKind)
 		require.Equal(t, 1, h.Count())

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-leasehold/leasehold/lease"
@@ -88,7 +87,7 @@ func (p *plan) once(ctx context.Context, c *Coordinator, s step, how call) {
 	if s.Shared {
 		mode = lease.Shared
 	}
-	h, err := c.acquire(ctx, keyNames[s.Key], new(atomic.Pointer[spot]), kindOf(s.Key), mode, conf, how)
+	h, err := acquire(ctx, c, keyNames[s.Key], kindOf(s.Key), mode, conf, how)
 	if err != nil {
 		var w *WaitError
 		if !errors.As(err, &w) || !errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable) || h != nil {
@@ -98,7 +97,7 @@ func (p *plan) once(ctx context.Context, c *Coordinator, s step, how call) {
 	}
 	x := p.granted(c, h, s)
 	if s.Reenter {
-		in, err := c.acquire(context.WithoutCancel(h.Context()), keyNames[s.Key], new(atomic.Pointer[spot]), kindOf(s.Key), mode, conf, call{wait: time.Millisecond})
+		in, err := acquire(context.WithoutCancel(h.Context()), c, keyNames[s.Key], kindOf(s.Key), mode, conf, call{wait: time.Millisecond})
 		switch {
 		case err == nil && in.Token() == h.Token():
 			defer func() { _ = in.Unlock() }() // told below

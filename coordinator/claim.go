@@ -135,11 +135,11 @@ func (c *claim) traceBy(call *telemetry.Call) {
 }
 
 // notePlace notes where the lock was called. The frames between are this one,
-// actor.lock, Coordinator.acquire, Mutex.acquire and Lock, or what stands for it.
+// actor.lock, handle.acquire and Lock, or what stands for it.
 func (c *claim) notePlace() {
 	x := c.extras()
 	x.place = make([]uintptr, 8)
-	x.place = x.place[:runtime.Callers(6, x.place)]
+	x.place = x.place[:runtime.Callers(5, x.place)]
 }
 
 // maxSpares bounds the claims that an actor keeps to use again.

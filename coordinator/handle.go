@@ -55,7 +55,7 @@ func (l *handle) do(ctx context.Context, mode lease.Mode, name string, fn func(c
 	if l.err == nil && fn == nil {
 		return invalid("%s without a function", name)
 	}
-	hold, err := l.acquire(ctx, mode, call{wait: -1, endWith: ctx})
+	hold, err := l.acquire(ctx, mode, &call{wait: -1, endWith: ctx})
 	if err != nil {
 		return err
 	}
@@ -67,60 +67,65 @@ func (l *handle) do(ctx context.Context, mode lease.Mode, name string, fn func(c
 	return fn(hold.Context())
 }
 
-// acquire is what all ways to lock come down to.
-func (l *handle) acquire(ctx context.Context, mode lease.Mode, how call) (*Hold, error) {
-	if l.err != nil {
-		return nil, l.err
+// acquire is what all ways to lock come down to. Its frame, like those below it, is
+// a part of what every waiter keeps: it is small, so that a goroutine that waits
+// can do with the stack that it began with.
+func (l *handle) acquire(ctx context.Context, mode lease.Mode, how *call) (*Hold, error) {
+	if err := l.refusal(ctx); err != nil {
+		return nil, err
 	}
-	if ctx == nil {
-		return nil, invalid("the context is nil")
-	}
-	return l.c.acquire(ctx, l.key, &l.at, l.kind, mode, &l.conf, how)
-}
-
-// acquire takes a hold of any mode.
-func (c *Coordinator) acquire(ctx context.Context, key string, at *atomic.Pointer[spot],
-	kind lease.Kind, mode lease.Mode, conf *mutexConfig, how call,
-) (*Hold, error) {
-	if ctx.Err() != nil {
-		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, ctx)}
-	}
-	if conf.endWith != nil && conf.endWith.Err() != nil {
-		return nil, &WaitError{Key: key, Err: ended(ErrNotAcquired, conf.endWith)}
-	}
-	chain := ownerOf(ctx)
+	c, chain := l.c, ownerOf(ctx)
 	if c.tel.Active() {
 		how.trace, how.timed = c.tel.Call(ctx), c.tel.Timing()
 	}
 	h := &Hold{parent: ctx}
 	for {
-		a := c.actorAt(at, key)
+		a := c.actorAt(&l.at, l.key)
 		h.actor = a
 		if a.class.Load() == nil {
-			a.class.CompareAndSwap(nil, c.tel.Class(cmp.Or(conf.classAs, key)))
+			a.class.CompareAndSwap(nil, c.tel.Class(cmp.Or(l.conf.classAs, l.key)))
 		}
-		outcome := a.lock(h, kind, mode, conf, &how, chain)
+		outcome := a.lock(h, l.kind, mode, &l.conf, how, chain)
 		if outcome == moved {
 			continue
 		}
 		if outcome == mustWait {
-			m := h.claim
-			if err := a.wait(ctx, m, how.wait); err != nil {
-				waited := c.clock.now().sub(m.since)
-				a.tellFailed(m, waited)
-				return nil, &WaitError{Key: key, Holder: m.more.holder, Waited: waited, Err: err}
+			if err := a.wait(ctx, h.claim, how.wait); err != nil {
+				return nil, a.inVain(h.claim, err)
 			}
 		}
 		if how.trace != nil {
-			h.tellAcquired(&how, outcome == mustWait)
+			h.tellAcquired(how, outcome == mustWait)
 		}
 		break
 	}
 	if how.endWith != nil {
 		h.endWith(how.endWith)
 	}
-	if conf.endWith != nil {
-		h.endWith(conf.endWith)
+	if l.conf.endWith != nil {
+		h.endWith(l.conf.endWith)
 	}
 	return h, nil
+}
+
+// refusal says why a call need not even begin, or nil.
+func (l *handle) refusal(ctx context.Context) error {
+	switch {
+	case l.err != nil:
+		return l.err
+	case ctx == nil:
+		return invalid("the context is nil")
+	case ctx.Err() != nil:
+		return &WaitError{Key: l.key, Err: ended(ErrNotAcquired, ctx)}
+	case l.conf.endWith != nil && l.conf.endWith.Err() != nil:
+		return &WaitError{Key: l.key, Err: ended(ErrNotAcquired, l.conf.endWith)}
+	}
+	return nil
+}
+
+// inVain tells of a call that does not hold, and returns its error.
+func (a *actor) inVain(c *claim, err error) error {
+	waited := a.c.clock.now().sub(c.since)
+	a.tellFailed(c, waited)
+	return &WaitError{Key: a.key, Holder: c.more.holder, Waited: waited, Err: err}
 }

@@ -206,11 +206,20 @@ func (a *actor) adopt(kind lease.Kind, now instant) {
 
 // wait waits for what becomes of a claim: nil if it holds.
 func (a *actor) wait(ctx context.Context, c *claim, limit time.Duration) error {
-	if limit < 0 && ctx.Done() == nil && a.c.waitAlarm == 0 {
+	if limit >= 0 || a.c.waitAlarm > 0 {
+		return a.waitLimited(ctx, c, limit)
+	}
+	done := ctx.Done()
+	if done == nil {
 		<-c.ready
 		return c.answer()
 	}
-	return a.waitLimited(ctx, c, limit)
+	select {
+	case <-c.ready:
+		return c.answer()
+	case <-done:
+		return a.goAway(c, ctx)
+	}
 }
 
 // answer is what has become of a claim that is ready. Of one that holds nothing else
@@ -240,11 +249,7 @@ func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) 
 		case <-c.ready:
 			return c.answer()
 		case <-ctx.Done():
-			err, refused := a.cancel(c, endOfContext(ctx))
-			if refused {
-				return err
-			}
-			return ended(err, ctx) // here, for ctx is the user's code
+			return a.goAway(c, ctx)
 		case <-expired:
 			err, _ := a.cancel(c, telemetry.Timeout)
 			return err
@@ -252,6 +257,15 @@ func (a *actor) waitLimited(ctx context.Context, c *claim, limit time.Duration) 
 			a.waitsLong(c)
 		}
 	}
+}
+
+// goAway ends the wait of a caller whose context has ended.
+func (a *actor) goAway(c *claim, ctx context.Context) error {
+	err, refused := a.cancel(c, endOfContext(ctx))
+	if refused {
+		return err
+	}
+	return ended(err, ctx) // here, for ctx is the user's code
 }
 
 // cancel takes a claim back whose caller goes away. If it was granted in the

@@ -28,7 +28,7 @@ func (c *Coordinator) Mutex(key string, opts ...MutexOption) *Mutex {
 // at once. The end of ctx after that does not free the lock: Unlock does, and
 // [EndWith]. The error is a [*WaitError].
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
-	return m.acquire(ctx, lease.Exclusive, call{wait: -1})
+	return m.acquire(ctx, lease.Exclusive, &call{wait: -1})
 }
 
 // TryLock takes the key if nobody holds it, and says [ErrNotAcquired] at once
@@ -36,7 +36,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 // lease; a process that merely retains the lease is asked for it, for at most
 // 50 ms more. Where the store fails, the error is [ErrUnavailable] at once.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	return m.acquire(ctx, lease.Exclusive, call{try: true, wait: -1})
+	return m.acquire(ctx, lease.Exclusive, &call{try: true, wait: -1})
 }
 
 // TryLockFor is Lock that waits at most d (0: no longer than for one answer of
@@ -48,7 +48,7 @@ func (m *Mutex) TryLockFor(ctx context.Context, d time.Duration) (*Hold, error) 
 	if d == 0 {
 		return m.TryLock(ctx)
 	}
-	return m.acquire(ctx, lease.Exclusive, call{wait: d})
+	return m.acquire(ctx, lease.Exclusive, &call{wait: d})
 }
 
 // Do calls fn while it holds the key. fn's context ends when the hold is no

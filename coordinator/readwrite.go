@@ -24,13 +24,13 @@ func (c *Coordinator) ReadWrite(key string, opts ...MutexOption) *ReadWrite {
 // take a shared one; that of a shared hold gets [ErrUpgrade] where it asks for
 // an exclusive one.
 func (l *ReadWrite) Lock(ctx context.Context, mode lease.Mode) (*Hold, error) {
-	return l.lock(ctx, mode, call{wait: -1})
+	return l.lock(ctx, mode, &call{wait: -1})
 }
 
 // TryLock is [Mutex.TryLock] in the given mode. A reader fails also where a
 // writer waits.
 func (l *ReadWrite) TryLock(ctx context.Context, mode lease.Mode) (*Hold, error) {
-	return l.lock(ctx, mode, call{try: true, wait: -1})
+	return l.lock(ctx, mode, &call{try: true, wait: -1})
 }
 
 // TryLockFor is [Mutex.TryLockFor] in the given mode.
@@ -42,9 +42,9 @@ func (l *ReadWrite) TryLockFor(ctx context.Context, mode lease.Mode, d time.Dura
 	if d < 0 {
 		return nil, invalid("%s(%v) is negative", name, d)
 	}
-	how := call{wait: d}
+	how := &call{wait: d}
 	if d == 0 {
-		how = call{try: true, wait: -1}
+		how = &call{try: true, wait: -1}
 	}
 	return l.lock(ctx, mode, how)
 }
@@ -71,7 +71,7 @@ func (l *ReadWrite) Do(ctx context.Context, mode lease.Mode, fn func(context.Con
 }
 
 // lock passes the gate if it can, and asks the actor if not.
-func (l *ReadWrite) lock(ctx context.Context, mode lease.Mode, how call) (*Hold, error) {
+func (l *ReadWrite) lock(ctx context.Context, mode lease.Mode, how *call) (*Hold, error) {
 	switch mode {
 	case lease.Shared:
 	case lease.Exclusive:
