@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,15 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	s, clock := loadedAt(t, Config{Segments: 1}, 10)
-	µs := clock.now(t).UnixMicro()
-	return &bench{t, s, clock, number(µs - 2), number(µs - 1), number(µs)}
+	b := &bench{T: t, stock: s, clock: clock}
+	b.deal()
+	return b
+}
+
+// deal has the attempts be such as are dealt now.
+func (b *bench) deal() {
+	µs := b.clock.now(b).UnixMicro()
+	b.older, b.own, b.newer = number(µs-2), number(µs-1), number(µs)
 }
 
 // take has a step done: at the first home where place is empty.
@@ -51,15 +59,17 @@ func (b *bench) take(verb, attempt, place, lines, detail string, quantity int64)
 // now is what there is of the order: the entry or record, without its deadline.
 func (b *bench) now() string {
 	b.Helper()
-	server, h := redistest.Shared(b), b.stock.homes[0]
-	if open := hashAt(b, server, h.keys.open)["1:uo"]; open != "" {
+	h := b.stock.homes[0]
+	if open := hashAt(b, redistest.Shared(b), h.keys.open)["1:uo"]; open != "" {
 		e := strings.SplitN(open, " ", 5)
 		if len(e) < 5 {
 			return e[0]
 		}
 		return strings.Join([]string{e[0], b.name(e[1]), e[3], e[4]}, " ")
 	}
-	r := strings.Split(hashAt(b, server, h.keys.orders(h.bucket.Load()))["1:uo"], " ")
+	record, err := onRecord(b, h, "1:uo")
+	require.NoError(b, err)
+	r := strings.Split(record, " ")
 	if len(r) == 3 {
 		r[1] = b.name(r[1])
 	}
@@ -246,34 +256,51 @@ func holds(state string) Books {
 	return b
 }
 
-// Every step, in every situation, twice: the second time changes nothing.
+// Every step, in every situation, twice: the second time changes nothing. What it meets came to be in the same bucket of
+// orders, or in the one before.
 func TestStepsInEverySituation(t *testing.T) {
 	t.Parallel()
 	for name, byMet := range effects {
 		for met, before := range written {
-			t.Run(name+" meets "+met, func(t *testing.T) {
-				b := newBench(t)
-				b.situations()[met]()
-				require.Equal(t, before, b.now())
-				require.Equal(t, holds(before), audited(t, b.stock))
-				want, ok := byMet[met]
-				if !ok {
-					want = byMet["else"]
-				}
-				switch want.after {
-				case "":
-					want.after = before
-				case nothing:
-					want.after = ""
-				}
-				b.clock.add(t, time.Millisecond) // so that an attempt that is dealt now is none of those before
-				require.Equal(t, want.status, b.do(name).status)
-				require.Equal(t, want.after, b.now())
-				require.Equal(t, holds(want.after), audited(t, b.stock))
-				b.do(name)
-				require.Equal(t, want.after, b.now(), "the second time")
-				require.Equal(t, holds(want.after), audited(t, b.stock))
-			})
+			want, ok := byMet[met]
+			if !ok {
+				want = byMet["else"]
+			}
+			switch want.after {
+			case "":
+				want.after = before
+			case nothing:
+				want.after = ""
+			}
+			for _, edge := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s meets %s, before the edge of a bucket: %t", name, met, edge), func(t *testing.T) {
+					b := newBench(t)
+					if edge {
+						b.clock.edge(t, b.stock.conf.Remember, -time.Millisecond/2)
+						b.deal()
+					}
+					b.situations()[met]()
+					require.Equal(t, before, b.now())
+					require.Equal(t, holds(before), audited(t, b.stock))
+					b.meet(name, want)
+				})
+			}
 		}
 	}
+}
+
+// meet has a step done twice, a little later.
+func (b *bench) meet(name string, want effect) {
+	b.Helper()
+	bucket := b.stock.homes[0].bucket.Load()
+	began := b.clock.now(b)
+	b.clock.add(b.T, time.Millisecond) // so that an attempt that is dealt now is none of those before
+	require.Equal(b, want.status, b.do(name).status)
+	require.Equal(b, want.after, b.now())
+	require.Equal(b, holds(want.after), audited(b, b.stock))
+	b.do(name)
+	require.Equal(b, want.after, b.now(), "the second time")
+	require.Equal(b, holds(want.after), audited(b, b.stock))
+	remember := b.stock.conf.Remember.Microseconds()
+	require.Equal(b, b.clock.now(b).UnixMicro()/remember-began.UnixMicro()/remember, b.stock.homes[0].bucket.Load()-bucket)
 }

@@ -78,6 +78,34 @@ func TestOrdersAreRememberedAndForgotten(t *testing.T) {
 	}
 }
 
+// TestReturnedInTheNextBucket: an order that was taken in the bucket before is on record in both, and the return is what every
+// call goes by, the short way of a deduct too; for as long as if there were no other.
+func TestReturnedInTheNextBucket(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[verb]error{deduct: ErrReturned, reserve: ErrReturned, confirm: ErrReturned, cancel: nil, giveBack: nil} {
+		first, clock := inBuckets(t)
+		o := Order{ID: "o", User: "u", Quantity: 1}
+		_, err := first.Deduct(t.Context(), o)
+		require.NoError(t, err)
+		clock.edge(t, bucketTime, 0)
+		require.NoError(t, first.Return(t.Context(), o))
+		for _, after := range []time.Duration{0, bucketTime - time.Microsecond, time.Microsecond, bucketTime - time.Microsecond} {
+			clock.add(t, after)
+			s := newStock(first.c, first.name, first.conf, first.settings, first.server) // one that has gone no long way yet
+			_, err = v.call(t, s, o)
+			require.ErrorIs(t, err, want, "%c, %v later", v, after)
+			record, err := s.Lookup(t.Context(), o.User, o.ID)
+			require.NoError(t, err)
+			require.Equal(t, Returned, record.State, "%c, %v later", v, after)
+			require.Equal(t, Books{Loaded: 1000, Left: 1000}, audited(t, s), "%c, %v later", v, after)
+		}
+		clock.add(t, time.Microsecond)
+		r, err := first.Deduct(t.Context(), o)
+		require.NoError(t, err)
+		require.False(t, r.Repeated, "it is forgotten")
+	}
+}
+
 // TestClockThatGoesBack: what was taken in a later bucket is found, and what is taken now is found when the clock has
 // caught up.
 func TestClockThatGoesBack(t *testing.T) {

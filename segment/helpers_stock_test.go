@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -173,6 +174,19 @@ func hashAt(t testing.TB, server *redistest.Server, key string) map[string]strin
 	fields, err := m.AsStrMap()
 	require.NoError(t, err)
 	return fields
+}
+
+// onRecord returns what is on record of an order at a home: in the present bucket, and else in the one before. Where both
+// have one the present one holds: an order that was taken before the edge is written down once more where it is returned
+// after it, and the old record stays until its bucket is dropped. Anything else that is on record twice is an error.
+func onRecord(t testing.TB, h *home, field string) (string, error) {
+	t.Helper()
+	server, bucket := redistest.Shared(t), h.bucket.Load()
+	present, before := hashAt(t, server, h.keys.orders(bucket))[field], hashAt(t, server, h.keys.orders(bucket-1))[field]
+	if present != "" && before != "" && (before[0] != 't' || present != "r"+before[1:]) {
+		return "", fmt.Errorf("%q is on record as %q, and in the bucket before as %q", field, present, before)
+	}
+	return cmp.Or(present, before), nil
 }
 
 // eventually waits until a condition holds.
