@@ -30,13 +30,13 @@ type ChildProcess struct {
 }
 
 // start starts the program again as a child.
-func start() (*ChildProcess, error) {
+func start(environment ...string) (*ChildProcess, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd, out := exec.Command(program), &childproc.Tail{}
-	cmd.Env = append(os.Environ(), ChildVariable+"=1")
+	cmd.Env = append(append(os.Environ(), ChildVariable+"=1"), environment...)
 	cmd.Stderr = out
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

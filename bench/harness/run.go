@@ -28,6 +28,8 @@ type Scenario struct {
 	TTL time.Duration
 	// Rounds is how many there are at most, and QuickRounds in a quick run. Zero: as many as the plan has.
 	Rounds, QuickRounds int
+	// Environment is set for its processes, as "name=value".
+	Environment []string
 	// Round measures once. It is called for one contender after the other, round by round.
 	Round func(context.Context, *Cast) (result.Round, error)
 }
@@ -107,7 +109,7 @@ func (s *Stage) enter(ctx context.Context, scenario Scenario, point Point, delay
 		ttl = s.Plan.TTL
 	}
 	e := &entry{
-		cast: &Cast{Stage: s, Contender: info, Point: point, Delay: delay, TTL: ttl, scenario: scenario.Name},
+		cast: &Cast{Stage: s, Contender: info, Point: point, Delay: delay, TTL: ttl, scenario: scenario.Name, environment: scenario.Environment},
 		cell: result.Cell{Contender: info.Name, Point: point.Label, X: point.X, Delay: delay},
 	}
 	processes := 1

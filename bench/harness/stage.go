@@ -102,6 +102,8 @@ type Cast struct {
 	scenario  string
 	round     int
 	joined    int // children there have been
+
+	environment []string // of children, beside that of the program
 }
 
 // Point is one of those that a scenario is measured at.
@@ -124,7 +126,7 @@ func (c *Cast) Join(ctx context.Context) (*ChildProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	child, err := start()
+	child, err := start(c.environment...)
 	if err != nil {
 		return nil, err
 	}

@@ -54,8 +54,10 @@ func init() {
 		Title:    "Memory of waiting goroutines",
 		Question: "What does a goroutine take that waits for a lock, over the goroutine itself?",
 		Method: "One process has the key; so many goroutines of another one wait for it. Compared with as many goroutines that wait for a channel or " +
-			"the end of their context, with nothing else, which are measured in the same process before.",
-		Axis: "waiters", Headline: result.OverPark, TTL: memoryTTL, Rounds: 1, Main: "10000",
+			"the end of their context, with nothing else, which are measured in the same process before. Stacks begin at 2 KiB " +
+			"(GODEBUG=adaptivestackstart=0), for Go would else begin the later ones with as much as the earlier ones took.",
+		Environment: []string{"GODEBUG=adaptivestackstart=0"},
+		Axis:        "waiters", Headline: result.OverPark, TTL: memoryTTL, Rounds: 1, Main: "10000",
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(1_000, 10_000, 100_000, 1_000_000)

@@ -13,16 +13,16 @@ const (
 	lostKeys = 20
 )
 
-// A killed holder's lock is free once its time to live is over, counted from its last renewal: with leasehold that was at most a
-// third of it ago, and some for the renewal itself.
+// A killed holder's lock is free once its time to live is over, counted from when it was taken: it was not renewed since.
 func TestCrashWaitsForTheLeaseToEnd(t *testing.T) {
 	rounds := measured(t, "crash", nil, "leasehold", "redislock")
 	for name, r := range rounds {
 		ordered(t, name, r)
 		require.InDelta(t, lostKeys, r[result.Operations], 0, name)
-		require.InDelta(t, r[result.LatencyMax]-lockTTL, r[result.OverTTL], 1, name)
+		require.Greater(t, r[result.OverTTL], r[result.LatencyMax]-lockTTL, name) // it was taken before it was lost
+		require.Greater(t, r[result.OverTTL], -lockTTL/10, name)                  // what it took to hear that it was taken
+		require.Zero(t, r[result.Violations], name)
 	}
-	require.Greater(t, rounds["leasehold"][result.Latency], lockTTL/3)
 }
 
 // Each contender's key has to be found in Redis: deleting one that is not there fails.
