@@ -186,7 +186,7 @@ func TestLocksExclude(t *testing.T) {
 			return hold.Unlock()
 		})
 		require.Zero(t, s.wrong.Load(), "two holders at the same time")
-		require.EqualValues(t, 4*times-forgotten.Load(), s.sum.Load())
+		require.Equal(t, 4*times-forgotten.Load(), s.sum.Load())
 	})
 }
 
