@@ -49,15 +49,14 @@ func (c *Coordinator) Close(ctx context.Context) error {
 func (c *Coordinator) shutDown(ctx context.Context) error {
 	c.closing.Store(true)
 	c.closeActors(nil)
+	late, cancel := afterwards(ctx, closeGrace)
+	defer cancel()
 	if !c.awaitEmpty(ctx) {
 		c.closeActors(ErrClosed)
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
-		defer cancel()
-		c.awaitEmpty(grace)
-		ctx = grace
+		c.awaitEmpty(late)
 	}
 	left := c.live.Load()
-	err := c.store.Close(ctx)
+	err := c.store.Close(late) // also where there was nothing to wait for: the store has to say good-bye
 	close(c.stop)
 	c.actors.Range(func(_ string, a *actor) bool {
 		now := a.enter()
@@ -72,6 +71,13 @@ func (c *Coordinator) shutDown(ctx context.Context) error {
 		return fmt.Errorf("leasehold: close: %w", err)
 	}
 	return nil
+}
+
+// afterwards returns a context that ends some time after ctx does.
+func afterwards(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return late, func() { stop(); cancel() }
 }
 
 // closeActors refuses all waiting claims, and ends the holds as well if it is
