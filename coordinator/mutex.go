@@ -34,7 +34,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 // TryLock takes the key if nobody holds it, and says [ErrNotAcquired] at once
 // where somebody does. It costs a round trip, but where this process has the
 // lease; a process that merely retains the lease is asked for it, for at most
-// 50 ms more. Where the store fails, the error is [ErrUnavailable] at once.
+// 100 ms more. Where the store fails, the error is [ErrUnavailable] at once.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, lease.Exclusive, &call{try: true, wait: -1})
 }

@@ -12,11 +12,8 @@ import (
 )
 
 func TestReadersShareAndWritersExclude(t *testing.T) {
-	each(t, excludes, func(t *testing.T, info contender.Info) {
+	each(t, of("leasehold", "textbook", "mutex"), func(t *testing.T, info contender.Info) {
 		processes := both(t, info)
-		if _, ok := processes[0].(contender.Reader); !ok {
-			t.Skip("it has no read/write lock")
-		}
 		ctx, key := limited(t), redistest.Prefix(t)+"k"
 		locks := [2]contender.RW{processes[0].(contender.Reader).RW(key), processes[1].(contender.Reader).RW(key)}
 
@@ -56,11 +53,8 @@ func TestReadersShareAndWritersExclude(t *testing.T) {
 }
 
 func TestStockSellsWhatThereIs(t *testing.T) {
-	each(t, excludes, func(t *testing.T, info contender.Info) {
+	each(t, of("leasehold", "textbook", "memory"), func(t *testing.T, info contender.Info) {
 		processes := both(t, info)
-		if _, ok := processes[0].(contender.Seller); !ok {
-			t.Skip("it sells nothing")
-		}
 		for _, ids := range []bool{false, true} {
 			ctx, name := limited(t), redistest.Prefix(t)+"s"
 			const units, tries = 25, 10 // by four
@@ -95,12 +89,8 @@ func TestStockSellsWhatThereIs(t *testing.T) {
 }
 
 func TestStockTakesAnOrderOnce(t *testing.T) {
-	each(t, onRedis, func(t *testing.T, info contender.Info) {
-		p := opened(t, info, longTTL)
-		seller, ok := p.(contender.Seller)
-		if !ok {
-			t.Skip("it sells nothing")
-		}
+	each(t, of("leasehold", "textbook"), func(t *testing.T, info contender.Info) {
+		seller := opened(t, info, longTTL).(contender.Seller)
 		ctx := limited(t)
 		stock, err := seller.Stock(ctx, redistest.Prefix(t)+"s", 2)
 		require.NoError(t, err)
@@ -147,11 +137,8 @@ func TestLimitsOfTheWireCountDown(t *testing.T) {
 }
 
 func TestSegmentsExclude(t *testing.T) {
-	each(t, excludes, func(t *testing.T, info contender.Info) {
+	each(t, of("leasehold", "memory"), func(t *testing.T, info contender.Info) {
 		processes, name := both(t, info), redistest.Prefix(t)+"n"
-		if _, ok := processes[0].(contender.Segmenter); !ok {
-			t.Skip("it has no segments")
-		}
 		ctx := limited(t)
 		var segments [2]contender.Segments
 		for i, p := range processes {
