@@ -317,6 +317,10 @@ func TestWaitOutlivesTTL(t *testing.T) {
 		}
 		server.Do(t, "DEL", inRedis)
 		a := <-got
+		if slices.Contains(forgetful, info.Name) && errors.Is(a.err, context.Canceled) {
+			require.Empty(t, server.Keys(t, inRedis), "the lock was free, and its waiter was forgotten")
+			return
+		}
 		require.NoError(t, a.err)
 		require.NoError(t, a.hold.Unlock())
 		require.Empty(t, server.Keys(t, inRedis), "Unlock leaves the key")
