@@ -100,7 +100,7 @@ demo: ## Several processes on one counter, with an embedded server
 	@cd examples && $(GO) run ./quickstart $(DEMOFLAGS)
 
 .PHONY: bench
-bench: redis-server ## leasehold beside other locks and its limits, in one run of about three minutes (BENCHFLAGS)
+bench: redis-server ## leasehold beside other locks and its limits, in one run of under three minutes (BENCHFLAGS)
 	@cd bench && $(GO) run . $(BENCHFLAGS)
 
 .PHONY: bench-full

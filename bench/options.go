@@ -32,7 +32,7 @@ type options struct {
 
 const usage = `bench measures leasehold beside other locks, and beside what memory and Redis allow, in one run.
 
-  go run .                                 a quick look, about three minutes
+  go run .                                 a quick look, under three minutes
   go run . -full                           everything, with network delays: about half an hour
   go run . -scenario hot,handoff -contender leasehold,rueidislock -rtt 0,1
   go run . -list                           what there is to choose from

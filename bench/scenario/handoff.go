@@ -22,9 +22,10 @@ func init() {
 		Question: "How long does it take from an unlock in one process until another one, which waits, has the lock?",
 		Method: "Two processes with one goroutine each take turns. A holder stays for some time, so that the other one waits, then unlocks; " +
 			"measured is from that call to the other's return from Lock, by a clock that both share. The ping is sent after the same idle time.",
-		Axis:     "idle ms",
-		Headline: result.Latency,
-		Main:     "1",
+		Axis:        "idle ms",
+		Headline:    result.Latency,
+		Main:        "1",
+		QuickRounds: 2,
 		Points: func(full bool) []harness.Point {
 			if full {
 				return numbers(1, 5, 20)

@@ -22,7 +22,7 @@ func init() {
 			if full {
 				return numbers(1, 4, 16, 64, 256, 1024)
 			}
-			return numbers(1, 64, 1024)
+			return numbers(1, 64)
 		},
 		Delayed: func(p harness.Point) bool { return p.X == 64 },
 		Enters: func(info contender.Info, _ harness.Point) bool {

@@ -62,7 +62,7 @@ func init() {
 			if full {
 				return numbers(1_000, 10_000, 100_000, 1_000_000)
 			}
-			return numbers(1_000, 10_000)
+			return numbers(10_000)
 		},
 		Processes: func(harness.Point) int { return 2 },
 		Enters: func(info contender.Info, p harness.Point) bool {
