@@ -93,11 +93,12 @@ type actor struct {
 	told  told
 }
 
-// spot is what a handle remembers of where its key's actor is, and its gate. It
+// spot is what a handle remembers of where its key's actor is, and of its short ways. It
 // outlives the actor, empty, and is all that a handle keeps alive.
 type spot struct {
-	actor atomic.Pointer[actor]
-	gate  atomic.Pointer[gate]
+	actor  atomic.Pointer[actor]
+	gate   atomic.Pointer[gate]
+	denial atomic.Pointer[denial]
 }
 
 // debt is a retired ticket whose release is to be sent until it is answered, or
@@ -129,16 +130,6 @@ func (f *flight) ticket() lease.Ticket {
 		return f.req.Next.Ticket
 	}
 	return f.req.Ticket
-}
-
-// knowledge is what is known about a holder elsewhere: from client-side caching, which is told
-// when it changes, so that it is an answer to a Cached TryLock; or from a holder's own answer,
-// so that a TryLock knows whom to ask.
-type knowledge struct {
-	holder  string
-	until   instant // the holder's TTL, if it isn't renewed; or how long the holder is asked first
-	epoch   uint64  // Coordinator.heard when it was read: void when notices were lost since
-	hearsay bool    // the holder said so: it may be over by now
 }
 
 // checkHoldAfter is how long a hold or a wait lasts before its key is read with

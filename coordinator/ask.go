@@ -74,8 +74,7 @@ func (a *actor) hear(holder string, now instant) {
 	if holder == "" || a.closing || a.kind != lease.Mutex || a.known(now) && !a.elsewhere.hearsay {
 		return
 	}
-	a.know(holder, now.add(hearsayFor))
-	a.elsewhere.hearsay = a.elsewhere.holder != ""
+	a.know(knowledge{holder: holder, until: now.add(hearsayFor), hearsay: true})
 }
 
 // onAsked answers another process that asks whether the lease is in use.

@@ -62,10 +62,6 @@ type Coordinator struct {
 	past past // of actors that have left the table
 }
 
-// maxKnown bounds the actors kept for what they know of other holders: for
-// [Cached], and so that TryLock knows whom to ask.
-const maxKnown = 10_000
-
 // openFor bounds how long New waits for a store.
 const openFor = 10 * time.Second
 

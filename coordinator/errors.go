@@ -79,7 +79,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// WaitError is the error of a wait that did not end in a hold.
+// WaitError is the error of a wait that did not end in a hold. It is not to be
+// changed: calls may share one.
 type WaitError struct {
 	Key    string
 	Holder string        // the owner that had the key, as far as known; "" if not

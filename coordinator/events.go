@@ -147,25 +147,3 @@ func (a *actor) examine() {
 	a.retryAt = 0 // the store is back
 	a.leave(now)
 }
-
-// know notes that another process holds the key, if there is room for it.
-func (a *actor) know(holder string, until instant) {
-	if a.elsewhere.holder == "" && a.c.knowing.Add(1) > maxKnown {
-		a.c.knowing.Add(-1)
-		return
-	}
-	a.elsewhere = knowledge{holder: holder, until: until, epoch: a.c.heard.Load()}
-}
-
-func (a *actor) unlearn() {
-	if a.elsewhere.holder != "" {
-		a.c.knowing.Add(-1)
-		a.elsewhere = knowledge{}
-	}
-}
-
-// known says whether another process is known to hold the key.
-func (a *actor) known(now instant) bool {
-	k := &a.elsewhere
-	return k.holder != "" && now < k.until && k.epoch == a.c.heard.Load()
-}

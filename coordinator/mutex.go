@@ -36,7 +36,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 // lease; a process that merely retains the lease is asked for it, for at most
 // 100 ms more. Where the store fails, the error is [ErrUnavailable] at once.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	return m.acquire(ctx, lease.Exclusive, &call{try: true, wait: -1})
+	return m.try(ctx, lease.Exclusive)
 }
 
 // TryLockFor is Lock that waits at most d (0: no longer than for one answer of

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/puzpuzpuz/xsync/v3"
+
 	"github.com/go-leasehold/leasehold/telemetry"
 )
 
@@ -25,6 +27,7 @@ type past struct {
 	sync.Mutex
 	stats   Stats
 	byClass map[*telemetry.Class]*Stats
+	denied  map[*telemetry.Class]*xsync.Counter // calls that were counted nowhere else: see denial
 
 	// While metrics are collected, which looks at one key after the other, keys
 	// that it has seen may leave the table. Their stats wait here until it is done,
@@ -98,6 +101,9 @@ func (c *Coordinator) totals() []telemetry.Totals {
 	}
 	for class, s := range p.waiting {
 		tally(&p.byClass, class).add(s)
+	}
+	for class, n := range p.denied {
+		tally(&sums, class).Busy += uint64(n.Value())
 	}
 	p.waiting, p.collecting = nil, 0
 	p.Unlock()

@@ -75,6 +75,9 @@ func (l *ReadWrite) lock(ctx context.Context, mode lease.Mode, how *call) (*Hold
 	switch mode {
 	case lease.Shared:
 	case lease.Exclusive:
+		if how.try {
+			return l.try(ctx, mode)
+		}
 		return l.acquire(ctx, mode, how)
 	default:
 		return nil, invalid("%v: neither %v nor %v", mode, lease.Exclusive, lease.Shared)

@@ -113,7 +113,7 @@ func (a *actor) watched(f *flight, r lease.Reply, sent, now instant) {
 	case !r.Watched:
 	case r.Present && f.req.Watch == r.Holder:
 		if a.cur.cached {
-			a.know(r.Holder, sent.add(r.Remaining))
+			a.know(knowledge{holder: r.Holder, until: sent.add(r.Remaining)})
 		}
 	case !a.cur.asking:
 		a.changed(now) // it changed hands between the look and the reading
@@ -124,9 +124,7 @@ func (a *actor) watched(f *flight, r lease.Reply, sent, now instant) {
 func (a *actor) won(b block, contended bool, sent, now instant) {
 	t := &a.cur
 	if t.phase != held {
-		if a.elsewhere.hearsay {
-			a.unlearn()
-		}
+		a.unlearn()
 		t.phase = held
 		t.idleFrom = now
 		t.verifyAt, t.askUntil, t.lookAt = never, never, never

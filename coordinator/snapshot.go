@@ -217,6 +217,9 @@ func (c *Coordinator) Snapshot() Snapshot {
 	}
 	c.past.Lock()
 	s.Stats = c.past.stats
+	for _, n := range c.past.denied {
+		s.Stats.Busy += uint64(n.Value())
+	}
 	for i := range stats {
 		if !actors[i].past { // it has not left the table meanwhile
 			s.Stats.add(&stats[i])
