@@ -100,7 +100,8 @@ func TestCachedAsksTheActorForWhatOnlyItKnows(t *testing.T) {
 	tracked(t, func(t *testing.T, s *script, c *Coordinator) {
 		m := c.Mutex("k", Cached())
 		learn(t, s, m, false)
-		require.NotSame(t, denied(t.Context(), t, m), denied(t.Context(), t, m))
+		first := denied(t.Context(), t, m)
+		require.NotSame(t, first, denied(t.Context(), t, m))
 	}, WithTelemetry(telemetry.Config{TracerProvider: provider}))
 }
 
