@@ -154,13 +154,13 @@ const tries = 5
 // ask has one script do what the batch asks. It returns one outcome for each
 // order; nil where nothing at all was done.
 func (h *home) ask(b *batch) ([]outcome, error) {
-	var failing time.Time
+	var failing outage
 	return h.askSince(&failing, b)
 }
 
 // askSince is ask of a home that has not answered for some time: calls that have waited behind
 // others are not to wait for as long again.
-func (h *home) askSince(failing *time.Time, b *batch) ([]outcome, error) {
+func (h *home) askSince(failing *outage, b *batch) ([]outcome, error) {
 	s, script := h.stock, ordersScript
 	if size := b.size(); size > 0 {
 		s.counters.orders.Add(size)

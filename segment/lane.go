@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-leasehold/leasehold/coordinator"
 )
@@ -16,22 +15,33 @@ import (
 // values at once, and a script must not keep the server for long.
 const maxFlight = 1000
 
-// lane has the calls of this process at one segment travel together: while one
-// flight is on its way, the next is collected. Nothing waits for a timer, and
-// a call that is alone leaves at once.
+const (
+	// maxFlying is how many flights of a lane may be on their way at once: while the server
+	// works for one of them, the callers of the other are told, and come again.
+	maxFlying = 2
+	// minBeside is how many calls leave beside a flight that is on its way, at least: a script
+	// for each of a few costs more than they gain.
+	minBeside = 32
+)
+
+// lane has the calls of this process at one segment travel together: while a
+// flight is on its way, the next is collected, which leaves when that has
+// landed, or before where it is about as many. Nothing waits for a timer, and a
+// call that is alone leaves at once.
 //
-// The goroutine that sends flights starts with the first and ends when there
-// is no next one; what it sends ends in time, or with the coordinator.
+// A goroutine that sends flights starts with the first and ends when there is no
+// next one for it; what it sends ends in time, or with the coordinator.
 type lane struct {
 	home *home
 
 	mu      sync.Mutex
-	flying  bool
+	flying  int       // goroutines; one at least where anything is in next
 	waiting int       // calls in flights that have not landed
+	crowd   int       // the most that have waited lately
 	next    []*flight // not sent yet; the last is being collected
 	usual   int       // orders of the flight before
 
-	failing time.Time // of the goroutine: since when no flight came through
+	failing outage // as its flights know it
 }
 
 // flight is a number of calls that go in one script.
@@ -69,8 +79,8 @@ func (l *lane) submit(ctx context.Context, o order) outcome {
 	l.waiting++
 	f := l.collecting()
 	at, claimed := f.board(&o)
-	if !l.flying {
-		l.flying = true
+	if l.flying == 0 || l.flying < maxFlying && l.worth(f) {
+		l.flying++
 		go l.fly()
 	}
 	l.mu.Unlock()
@@ -109,6 +119,9 @@ func (l *lane) collecting() *flight {
 	l.next = append(l.next, f)
 	return f
 }
+
+// worth says that a flight is to leave beside another one. It needs mu.
+func (l *lane) worth(f *flight) bool { return f.boarded >= max(minBeside, l.crowd/3) }
 
 // board takes an order in, and says where it is. It needs the lane's mu.
 func (f *flight) board(o *order) (at int, claimed *atomic.Int64) {
@@ -149,22 +162,13 @@ func (l *lane) leave(ctx context.Context, f *flight, at int, o *order) (outcome,
 	return failed(ended(ErrNotDone, ctx)), true
 }
 
-// fly is the goroutine that sends flights.
+// fly is a goroutine that sends flights.
 func (l *lane) fly() {
 	for {
-		l.mu.Lock()
-		if len(l.next) == 0 {
-			l.flying = false
-			l.next = nil
-			l.failing = time.Time{}
-			l.mu.Unlock()
+		f := l.takeOff()
+		if f == nil {
 			return
 		}
-		f := l.next[0]
-		l.next = l.next[1:]
-		f.sent = true
-		l.usual = len(f.orders)
-		l.mu.Unlock()
 		f.serve(l.home, &l.failing)
 		l.mu.Lock()
 		l.waiting -= f.boarded
@@ -179,9 +183,29 @@ func (l *lane) fly() {
 	}
 }
 
+// takeOff returns the next flight, or nil where the goroutine has none.
+func (l *lane) takeOff() *flight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.next) == 0 || l.flying > 1 && !l.worth(l.next[0]) {
+		l.flying-- // who is still on the way takes what there is
+		if l.flying == 0 {
+			l.next = nil
+			l.failing.end()
+		}
+		return nil
+	}
+	f := l.next[0]
+	l.next = l.next[1:]
+	f.sent = true
+	l.usual = len(f.orders)
+	l.crowd = max(l.waiting, l.crowd-l.crowd/8)
+	return f
+}
+
 // serve sends the flight. What may be done once only goes in a script of its own, which is
 // not sent again when its answer is lost.
-func (f *flight) serve(h *home, failing *time.Time) {
+func (f *flight) serve(h *home, failing *outage) {
 	if f.plain() { // which is what most flights are: nothing to sort
 		f.outcomes, f.err = h.askSince(failing, &batch{orders: f.orders})
 		if f.err != nil {
@@ -221,7 +245,7 @@ func (f *flight) plain() bool {
 	return true
 }
 
-func (f *flight) part(h *home, failing *time.Time, b *batch, at []int) {
+func (f *flight) part(h *home, failing *outage, b *batch, at []int) {
 	if len(b.orders)+len(b.nameless) == 0 {
 		return
 	}

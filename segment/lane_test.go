@@ -53,7 +53,7 @@ func nothingWaits(s *Stock) bool {
 		h.puller.mu.Lock()
 		waiting := len(h.puller.waiting)
 		h.puller.mu.Unlock()
-		if n != 0 || flying || waiting != 0 {
+		if n != 0 || flying > 0 || waiting != 0 {
 			return false
 		}
 	}
@@ -67,7 +67,29 @@ func warm(t testing.TB, s *Stock) {
 	require.NoError(t, err)
 }
 
-// TestCallsTravelTogether: one script is on its way, and all that come meanwhile go in the next.
+// waitingAt returns how many calls wait at a segment's lane.
+func waitingAt(h *home) int {
+	h.lane.mu.Lock()
+	defer h.lane.mu.Unlock()
+	return h.lane.waiting
+}
+
+// deductions has calls to deduct one unit each made at the same time, and what waits for their ends.
+func deductions(t *testing.T, s *Stock) (deduct func(of string, n int), end func()) {
+	var calls sync.WaitGroup
+	deduct = func(of string, n int) {
+		for i := range n {
+			calls.Go(func() {
+				if _, err := s.Deduct(t.Context(), Order{ID: fmt.Sprint(of, i), Quantity: 1}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	return deduct, func() { within(t, "the calls end", calls.Wait) }
+}
+
+// TestCallsTravelTogether: a script is on its way, and the few that come meanwhile go in the next.
 func TestCallsTravelTogether(t *testing.T) {
 	t.Parallel()
 	s := loaded(t, Config{Segments: 1}, 1000)
@@ -75,29 +97,89 @@ func TestCallsTravelTogether(t *testing.T) {
 	g := newGate(t, "deduct")
 	s = through(t, through(t, s, scripts.wrap), g.wrap)
 	warm(t, s)
+	deduct, end := deductions(t, s)
+	deduct("first", 1)
+	<-g.arrived
+	const n = minBeside - 1
+	deduct("", n)
+	eventually(t, "all wait", func() bool { return waitingAt(s.homes[0]) == n+1 })
+	require.Empty(t, g.arrived, "they wait")
+	g.release()
+	end()
+	require.Equal(t, 2, scripts.of("deduct"))
+	require.Equal(t, int64(n+1), audited(t, s).Sold)
+}
+
+// TestManyLeaveBesideWhatIsOnItsWay, but there are never more than two scripts on their way.
+func TestManyLeaveBesideWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	s := loaded(t, Config{Segments: 1}, 10_000)
+	var scripts sent
+	g := newGate(t, "deduct")
+	s = through(t, through(t, s, scripts.wrap), g.wrap)
+	warm(t, s)
+	lane := &s.homes[0].lane
+	deduct, end := deductions(t, s)
+	deduct("first", 1)
+	<-g.arrived
+	deduct("beside", minBeside)
+	<-g.arrived
+	const n = 300
+	deduct("late", n)
+	eventually(t, "all wait", func() bool { return waitingAt(s.homes[0]) == 1+minBeside+n })
+	require.Empty(t, g.arrived, "a third script waits")
+	g.release()
+	end()
+	require.LessOrEqual(t, scripts.of("deduct"), 4)
+	require.Equal(t, int64(1+minBeside+n), audited(t, s).Sold)
+	eventually(t, "all has ended", func() bool { return nothingWaits(s) })
+	lane.mu.Lock()
+	defer lane.mu.Unlock()
+	require.Empty(t, lane.next)
+}
+
+// TestCallsComeAndGoAtOneSegment: whatever leaves beside what, each call ends, and with the right answer.
+func TestCallsComeAndGoAtOneSegment(t *testing.T) {
+	t.Parallel()
+	const callers, each = 3 * minBeside, 40
+	s := loaded(t, Config{Segments: 1}, callers*each)
+	var flying, most atomic.Int64
+	s = through(t, s, func(inner server) server {
+		return &hooked{server: inner, before: func(calls []call) []answer {
+			if calls[0].script.name != "deduct" {
+				return nil
+			}
+			now := flying.Add(1)
+			for {
+				m := most.Load()
+				if now <= m || most.CompareAndSwap(m, now) {
+					break
+				}
+			}
+			time.Sleep(200 * time.Microsecond)
+			flying.Add(-1)
+			return nil
+		}}
+	})
+	warm(t, s)
 	var calls sync.WaitGroup
-	deduct := func(id string) {
+	for i := range callers {
 		calls.Go(func() {
-			if _, err := s.Deduct(t.Context(), Order{ID: id, Quantity: 1}); err != nil {
-				t.Error(err)
+			for j := range each {
+				o := Order{ID: fmt.Sprint(i, " ", j/2), Quantity: 1} // the same twice: the second is told so
+				if j%4 == 3 {
+					o.ID = "" // and some are counted only
+				}
+				if _, err := s.Deduct(t.Context(), o); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
-	deduct("first")
-	<-g.arrived
-	const n = 300
-	for i := range n {
-		deduct(fmt.Sprint(i))
-	}
-	eventually(t, "all wait", func() bool {
-		s.homes[0].lane.mu.Lock()
-		defer s.homes[0].lane.mu.Unlock()
-		return s.homes[0].lane.waiting == n+1
-	})
-	g.release()
 	within(t, "the calls end", calls.Wait)
-	require.Equal(t, 2, scripts.of("deduct"))
-	require.Equal(t, int64(n+1), audited(t, s).Sold)
+	require.LessOrEqual(t, most.Load(), int64(maxFlying))
+	require.Equal(t, int64(callers*each*3/4), audited(t, s).Sold)
+	eventually(t, "all has ended", func() bool { return nothingWaits(s) })
 }
 
 // TestIdleCallCostsOneScript, and goes at once.
@@ -174,11 +256,7 @@ func TestContextEndsBeforeSending(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool {
-		s.homes[0].lane.mu.Lock()
-		defer s.homes[0].lane.mu.Unlock()
-		return s.homes[0].lane.waiting == 5
-	})
+	eventually(t, "all wait", func() bool { return waitingAt(s.homes[0]) == 5 })
 	cancel(cause)
 	for range 2 {
 		err := <-refused
@@ -314,13 +392,9 @@ func TestMoreThanAFlight(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool {
-		s.homes[0].lane.mu.Lock()
-		defer s.homes[0].lane.mu.Unlock()
-		return s.homes[0].lane.waiting == n
-	})
+	eventually(t, "all wait", func() bool { return waitingAt(s.homes[0]) == n })
 	g.release()
 	within(t, "the calls end", calls.Wait)
-	require.LessOrEqual(t, scripts.of("deduct"), 4)
+	require.LessOrEqual(t, scripts.of("deduct"), 5, "the first alone, some beside it, and all others")
 	require.Equal(t, int64(n), audited(t, s).Sold)
 }

@@ -164,7 +164,7 @@ func (p *shop) busy() bool {
 		h.puller.mu.Lock()
 		running := h.puller.running
 		h.puller.mu.Unlock()
-		if flying || running {
+		if flying > 0 || running {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -167,12 +168,29 @@ var errGone = errors.New("segment: the process is gone")
 // error's text says which; those of a call that may have been run match
 // [ErrUncertain].
 func (s *Stock) run(calls ...call) []answer {
-	var failing time.Time
+	var failing outage
 	return s.persist(&failing, calls)
 }
 
+// outage is since when a server fails, as those know it who ask it one after the other, or
+// at the same time.
+type outage struct {
+	since atomic.Pointer[time.Time] // nil: it does not
+}
+
+// lasted returns for how long it has lasted. It begins now if it has not yet.
+func (o *outage) lasted(now time.Time) time.Duration {
+	o.since.CompareAndSwap(nil, &now)
+	if since := o.since.Load(); since != nil {
+		return now.Sub(*since)
+	}
+	return 0 // somebody was answered meanwhile
+}
+
+func (o *outage) end() { o.since.Store(nil) }
+
 // persist is run that knows since when the server fails, and notes it.
-func (s *Stock) persist(failing *time.Time, calls []call) []answer {
+func (s *Stock) persist(failing *outage, calls []call) []answer {
 	answers := s.attempt(calls)
 	var maybe map[int]bool // those of which an earlier copy may have been run
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -193,14 +211,11 @@ func (s *Stock) persist(failing *time.Time, calls []call) []answer {
 			}
 		}
 		if len(left) == 0 {
-			*failing = time.Time{}
+			failing.end()
 			break
 		}
-		now := time.Now()
-		if failing.IsZero() {
-			*failing = now
-		}
-		if limit := s.settings.UnavailableAfter; limit > 0 && now.Sub(*failing) >= limit {
+		lasted := failing.lasted(time.Now())
+		if limit := s.settings.UnavailableAfter; limit > 0 && lasted >= limit {
 			break
 		}
 		time.Sleep(pause/2 + rand.N(pause))
