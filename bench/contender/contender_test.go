@@ -24,7 +24,7 @@ const (
 )
 
 // heedless are contenders whose Lock does not heed its context, as their settings say.
-var heedless = []string{"memory", "mutex"}
+var heedless = []string{"list", "memory", "mutex"}
 
 // wire counts connections.
 type wire struct {
@@ -69,7 +69,10 @@ func each(t *testing.T, takesPart func(contender.Info) bool, test func(t *testin
 	require.Positive(t, n, "nobody takes part")
 }
 
-// forgetful are those whose Lock may never come back on a busy machine, by a fault of their own (see rueidislock.go). What is
+// inOneProcess are those that know of nothing outside of it.
+var inOneProcess = []string{"memory", "mutex", "semaphore"}
+
+// forgetful are those whose Lock may never come back, by a fault of their own (see rueidislock.go). What is
 // tested of them is that they exclude.
 var forgetful = []string{"rueidislock"}
 
@@ -88,7 +91,7 @@ func heedsEnd(info contender.Info) bool {
 	return excludes(info) && !slices.Contains(heedless, info.Name)
 }
 func isPeer(info contender.Info) bool   { return info.Kind == contender.Peer }
-func inMemory(info contender.Info) bool { return excludes(info) && !onRedis(info) }
+func inMemory(info contender.Info) bool { return slices.Contains(inOneProcess, info.Name) }
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*soon)
 	t.Cleanup(cancel)

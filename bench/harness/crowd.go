@@ -32,7 +32,7 @@ func (c *Cast) LoadOn(ctx context.Context, children []*ChildProcess, args LoadAr
 	if err != nil {
 		return nil, err
 	}
-	return summary(tallies, server)
+	return c.summary(tallies, server)
 }
 
 // LoadBeside runs a load in the first process, beside another one in all others, and tells what came of the first, but for
@@ -49,7 +49,7 @@ func (c *Cast) LoadBeside(ctx context.Context, first, others LoadArgs) (result.R
 		tallies[0].Errors += t.Errors
 		tallies[0].FirstError = cmp.Or(tallies[0].FirstError, t.FirstError)
 	}
-	round, err := summary(tallies[:1], server)
+	round, err := c.summary(tallies[:1], server)
 	for _, name := range []string{result.Executed, result.Bytes, result.ServerCPU} {
 		delete(round, name)
 	}
@@ -107,11 +107,10 @@ func pauseUntil(ctx context.Context, at time.Time) {
 }
 
 // summary makes a round of what the processes and the server tell.
-func summary(tallies []Tally, server Reading) (result.Round, error) {
+func (c *Cast) summary(tallies []Tally, server Reading) (result.Round, error) {
 	waits := hdrhistogram.New(1, waitMax, waitDigits)
 	var each, processes []float64
 	var operations, rate, sent, cpu, violations, failed float64
-	var first string
 	for _, t := range tallies {
 		waits.Merge(hdrhistogram.Import(t.Waits))
 		sum := 0.0
@@ -126,12 +125,10 @@ func summary(tallies []Tally, server Reading) (result.Round, error) {
 		operations, rate = operations+sum, rate+sum/t.Took.Seconds()
 		sent, cpu = sent+t.Sent, cpu+t.CPU
 		violations, failed = violations+float64(t.Violations), failed+float64(t.Errors)
-		if first == "" {
-			first = t.FirstError
-		}
+		c.failed = cmp.Or(c.failed, t.FirstError)
 	}
-	if operations == 0 && first != "" {
-		return nil, errors.New(first)
+	if operations == 0 && c.failed != "" {
+		return nil, errors.New(c.failed)
 	}
 	const microsecond = float64(time.Microsecond)
 	round := result.Round{

@@ -60,7 +60,7 @@ func TestTheStarvedAreTold(t *testing.T) {
 	const goroutines = 8
 	tally, err := runLoad(openWorker(t, "test/greedy"), LoadArgs{Action: Lock, Goroutines: goroutines}, drainFor)
 	require.NoError(t, err)
-	round, err := summary([]Tally{tally}, Reading{})
+	round, err := (&Cast{}).summary([]Tally{tally}, Reading{})
 	require.NoError(t, err)
 	require.InDelta(t, 1.0/goroutines, round[result.Jain], 1e-9)
 	require.Zero(t, round[result.MinMax])
@@ -72,8 +72,12 @@ func TestErrorsAreToldWithTheirText(t *testing.T) {
 	require.NoError(t, err)
 	require.NotZero(t, tally.Errors)
 	require.Equal(t, "each second one fails", tally.FirstError)
+	cast := &Cast{}
+	_, err = cast.summary([]Tally{tally}, Reading{})
+	require.NoError(t, err)
+	require.Equal(t, "each second one fails", cast.failed, "it is told beside what came of the others")
 	tally.Counts = make([]int64, 2)
-	_, err = summary([]Tally{tally}, Reading{})
+	_, err = (&Cast{}).summary([]Tally{tally}, Reading{})
 	require.EqualError(t, err, "each second one fails", "a round of nothing but errors is none")
 }
 
@@ -158,7 +162,7 @@ func TestSummaryHasNumbersOnly(t *testing.T) {
 			each, total = each+len(counts), total+sumOf(counts)
 		}
 		server := Reading{Commands: -1, Took: time.Duration(rapid.Int64Range(0, 10).Draw(t, "between readings"))}
-		round, err := summary(tallies, server)
+		round, err := (&Cast{}).summary(tallies, server)
 		require.NoError(t, err)
 		require.InDelta(t, total, round[result.Operations], 0)
 		for name, value := range round {
@@ -167,6 +171,6 @@ func TestSummaryHasNumbersOnly(t *testing.T) {
 		_, told := round[result.Jain]
 		require.Equal(t, total >= int64(fairAbove*each), told)
 	})
-	_, err := summary([]Tally{{Counts: []int64{1}, Waits: hdrhistogram.New(1, waitMax, waitDigits).Export()}}, Reading{})
+	_, err := (&Cast{}).summary([]Tally{{Counts: []int64{1}, Waits: hdrhistogram.New(1, waitMax, waitDigits).Export()}}, Reading{})
 	require.ErrorContains(t, err, "began when it was over")
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -133,7 +134,7 @@ func (e *entry) measure(ctx context.Context, scenario Scenario, round int) {
 	if e.cell.Failure != "" {
 		return
 	}
-	e.cast.round = round
+	e.cast.round, e.cast.failed = round, ""
 	e.cast.ClearGuard()
 	measured, err := e.round(ctx, scenario)
 	switch {
@@ -142,6 +143,7 @@ func (e *entry) measure(ctx context.Context, scenario Scenario, round int) {
 		e.fail(fmt.Sprintf("round %d: %v", round+1, err))
 	default:
 		e.cell.Rounds = append(e.cell.Rounds, measured)
+		e.cell.Error = cmp.Or(e.cell.Error, e.cast.failed)
 	}
 }
 

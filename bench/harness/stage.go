@@ -101,7 +101,8 @@ type Cast struct {
 	Children  []*ChildProcess
 	scenario  string
 	round     int
-	joined    int // children there have been
+	joined    int    // children there have been
+	failed    string // what the first failed call of this round said, in a round that is told
 
 	environment []string // of children, beside that of the program
 }

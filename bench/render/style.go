@@ -24,7 +24,7 @@ var (
 // colours are those of contenders. Two that share one have no part in the same scenario.
 var colours = map[string]color.RGBA{
 	"leasehold": blue, "rueidislock": vermilion, "redislock": green, "redsync": pink, "textbook": orange,
-	"semaphore": sky, "mutex": black, "memory": black, "ping": grey, "pipeline": grey,
+	"semaphore": sky, "mutex": black, "memory": black, "list": black, "ping": grey, "pipeline": grey,
 }
 
 // variants are drawn with dashes, and paler where an area is filled: each of four in a row in another way. Which ones

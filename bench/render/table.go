@@ -111,10 +111,19 @@ func Troubles(s result.Scenario) []string {
 			all = append(all, fmt.Sprintf("%s: %.0f times two had the lock", where, v))
 		}
 		if v := sum(c.Values(result.Errors)); v > 0 {
-			all = append(all, fmt.Sprintf("%s: %.0f calls failed", where, v))
+			all = append(all, fmt.Sprintf("%s: %.0f calls failed%s", where, v, firstOf(c.Error)))
 		}
 	}
 	return all
+}
+
+// firstOf tells the first error of some, if it is known.
+func firstOf(message string) string {
+	if message == "" {
+		return ""
+	}
+	line, _, _ := strings.Cut(message, "\n")
+	return ", the first: " + line
 }
 
 func sum(values []float64) (total float64) {

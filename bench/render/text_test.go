@@ -77,6 +77,9 @@ func TestMarkdownTablesAreRectangles(t *testing.T) {
 func TestTroublesAreNamed(t *testing.T) {
 	s := madeUp().Scenarios[0]
 	s.Cells[0].Rounds[0][result.Errors] = 5
+	require.Equal(t, "leasehold at 1 (loopback): 5 calls failed", render.Troubles(s)[0])
+	s.Cells[0].Error = "no more room\nat somewhere.go:3"
+	require.Equal(t, "leasehold at 1 (loopback): 5 calls failed, the first: no more room", render.Troubles(s)[0])
 	troubles := render.Troubles(s)
 	require.Len(t, troubles, 3)
 	require.Contains(t, troubles[0], "leasehold at 1 (loopback): 5 calls failed")

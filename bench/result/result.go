@@ -61,6 +61,7 @@ type Cell struct {
 	Delay     time.Duration `json:"delay_ns"`          // added to each round trip
 	Rounds    []Round       `json:"rounds"`            // in order: round i of one contender was measured right beside round i of the others
 	Failure   string        `json:"failure,omitempty"` // why there is nothing, or less than there should be
+	Error     string        `json:"error,omitempty"`   // what the first of the calls said that failed in rounds that are told
 }
 
 // Round is what one round measured, by metric.
