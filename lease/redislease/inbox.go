@@ -30,7 +30,7 @@ const (
 // and no error.
 func parseMessage(id, message string) (event lease.Event, err error) {
 	verb, rest, _ := strings.Cut(message, " ")
-	words := map[string]int{verbGrant: 4, verbWant: 2, verbAsk: 2, verbBusy: 1, verbChanged: 1, verbTrace: 3}[verb]
+	words := wordsOf(verb)
 	if verb == verbProbe && rest == "" {
 		return lease.Event{}, nil
 	}
@@ -68,6 +68,21 @@ func parseMessage(id, message string) (event lease.Event, err error) {
 		return event, parseTrace(&event, word[1], word[2])
 	}
 	return event, nil
+}
+
+// wordsOf is how many words a message has between its verb and its key; 0: the verb is not known.
+func wordsOf(verb string) int {
+	switch verb {
+	case verbGrant:
+		return 4
+	case verbTrace:
+		return 3
+	case verbWant, verbAsk:
+		return 2
+	case verbBusy, verbChanged:
+		return 1
+	}
+	return 0
 }
 
 func parseTrace(event *lease.Event, passing, trace string) error {
