@@ -185,7 +185,7 @@ func (c *client) messages(k subject) []lease.Event {
 	}
 	return c.take(func(e lease.Event) bool {
 		switch e.Type {
-		case lease.Granted, lease.Wanted, lease.InUse, lease.Traced:
+		case lease.Granted, lease.Wanted, lease.Asked, lease.InUse, lease.Traced:
 			return e.Key == k.key
 		default:
 			return false

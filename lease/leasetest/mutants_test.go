@@ -185,6 +185,30 @@ func mutants() map[string]*mutant {
 			}
 		}),
 
+		"nobody is asked":  no(lease.Asked),
+		"asked twice":      twice(lease.Asked),
+		"asks for another": asks(func(r *lease.Request) { r.Ticket += lease.Ticket(ifAsk(r, 1)) }),
+		"asks itself": asks(func(r *lease.Request) {
+			if r.Op == lease.Ask {
+				r.Holder, r.Ticket = "b:1", 5
+			}
+		}),
+		"asks the holder by way of the queue": {send: func(m *mutant, r lease.Request, done func(lease.Reply, error)) {
+			if r.Op == lease.Ask {
+				m.pass(lease.Request{
+					Op: lease.Acquire, Key: r.Key, Kind: r.Kind, Ticket: r.Ticket, Mode: lease.Exclusive, TTL: time.Minute, Queue: true, Ask: true, Tokens: 1,
+				}, func(lease.Reply, error) {})
+			}
+			m.pass(r, done)
+		}},
+		"idle is busy": asks(func(r *lease.Request) { r.Idle = false }),
+		"busy is idle": asks(func(r *lease.Request) { r.Idle = r.Op == lease.Busy }),
+		"who is gone is told": answers(func(r lease.Request, p *lease.Reply) {
+			if r.Op == lease.Ask && p.Told == 0 {
+				p.Told = 1
+			}
+		}),
+
 		"another error": {failure: func(err error) error { return fmt.Errorf("failed: %s", err.Error()) }},
 		"answers twice": {send: func(m *mutant, r lease.Request, done func(lease.Reply, error)) {
 			m.pass(r, func(p lease.Reply, err error) { done(p, err); done(p, err) })
@@ -219,6 +243,13 @@ func ifRelease(r *lease.Request, n int) int {
 
 func ifAnnotate(r *lease.Request, n int) int {
 	if r.Op == lease.Annotate {
+		return n
+	}
+	return 0
+}
+
+func ifAsk(r *lease.Request, n int) int {
+	if r.Op == lease.Ask {
 		return n
 	}
 	return 0
