@@ -65,6 +65,7 @@ type plan struct {
 	server                     *memlease.Server
 	stores                     []*memlease.Store
 	coordinators               []*Coordinator
+	cached                     []*handle // of each process, for each key: what a Cached TryLock remembers
 	mu                         sync.Mutex
 	err                        error
 	active                     map[*watchedHold]bool
@@ -81,6 +82,7 @@ type worker struct {
 type step struct {
 	Key, How              int // 0: a mutex, 1: a read/write lock
 	Shared, Reenter, Fair bool
+	Cached                bool // of a TryLock to write
 	Pause, Hold           time.Duration
 	Limit                 time.Duration // of the wait; 0: none
 	MaxHold               time.Duration
@@ -127,6 +129,7 @@ func drawPlan(r *rapid.T) *plan {
 				Pause: ms("pause", 0, 300), Hold: ms("hold", 0, 200),
 			}
 			s.Shared = s.Key == 1 && rapid.Bool().Draw(r, "shared")
+			s.Cached = s.How == 1 && !s.Shared && rapid.Bool().Draw(r, "cached")
 			switch rapid.IntRange(0, 4).Draw(r, "special") {
 			case 0:
 				s.Hold = 2 * p.TTL
@@ -215,6 +218,9 @@ func (p *plan) start(t *testing.T) {
 		c, err := NewWithStore(s, WithTTL(p.TTL), WithRetention(p.Retention), WithHandoff(p.Budget, p.Slice), WithLogger(quiet))
 		require.NoError(t, err)
 		p.stores, p.coordinators = append(p.stores, s), append(p.coordinators, c)
+		for key, name := range keyNames {
+			p.cached = append(p.cached, &handle{c: c, key: name, kind: kindOf(key), conf: mutexConfig{ttl: p.TTL, cached: true}})
+		}
 	}
 }
 
@@ -242,6 +248,11 @@ func (p *plan) checkEmpty() {
 	for i, c := range p.coordinators {
 		if n := c.live.Load(); n != 0 {
 			p.fail("process %d still has %d actors: %+v", i, n, c.Snapshot().Keys)
+		}
+	}
+	for _, l := range p.cached {
+		if at := l.at.Load(); at != nil && at.denial.Load() != nil {
+			p.fail("%s: nobody has it, and a Cached TryLock would be denied: %+v", l.key, at.denial.Load())
 		}
 	}
 	for _, key := range keyNames {

@@ -62,7 +62,6 @@ func (p *plan) befall(f fault) {
 
 // work makes the calls of a worker.
 func (p *plan) work(w worker) {
-	c := p.coordinators[w.Process]
 	for _, s := range w.Steps {
 		time.Sleep(s.Pause)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -75,19 +74,24 @@ func (p *plan) work(w worker) {
 		case s.Limit > 0:
 			time.AfterFunc(s.Limit, cancel)
 		}
-		p.once(ctx, c, s, how)
+		p.once(ctx, w.Process, s, how)
 		cancel()
 	}
 }
 
 // once locks, works and unlocks.
-func (p *plan) once(ctx context.Context, c *Coordinator, s step, how call) {
+func (p *plan) once(ctx context.Context, process int, s step, how call) {
+	c, cached := p.coordinators[process], p.cached[process*len(keyNames)+s.Key]
 	conf := &mutexConfig{ttl: c.conf.ttl, maxHold: s.MaxHold, fair: s.Fair}
 	mode := lease.Exclusive
 	if s.Shared {
 		mode = lease.Shared
 	}
-	h, err := acquire(ctx, c, keyNames[s.Key], kindOf(s.Key), mode, conf, how)
+	lock := func() (*Hold, error) { return acquire(ctx, c, keyNames[s.Key], kindOf(s.Key), mode, conf, how) }
+	if s.Cached {
+		lock = func() (*Hold, error) { return cached.try(ctx, mode) }
+	}
+	h, err := lock()
 	if err != nil {
 		var w *WaitError
 		if !errors.As(err, &w) || !errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable) || h != nil {
@@ -96,6 +100,9 @@ func (p *plan) once(ctx context.Context, c *Coordinator, s step, how call) {
 		return
 	}
 	x := p.granted(c, h, s)
+	if denied := cached.deny(ctx); denied != nil && h.Valid() {
+		p.fail("held here, and a Cached TryLock is told %v", denied)
+	}
 	if s.Reenter {
 		in, err := acquire(context.WithoutCancel(h.Context()), c, keyNames[s.Key], kindOf(s.Key), mode, conf, call{wait: time.Millisecond})
 		switch {
