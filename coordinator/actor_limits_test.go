@@ -249,3 +249,39 @@ func TestAbandonedHoldInABubbleIsLogged(t *testing.T) {
 		require.Contains(t, log.String(), "garbage-collected")
 	}, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 }
+
+// TestCallsBehindOthersSendNothing: whoever comes while others wait for a lease that serves it as well waits with them, in
+// order, whether that is asked for yet or stands in the queue, and is asked for again when they have gone.
+func TestCallsBehindOthersSendNothing(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
+		m := c.Mutex("k")
+		first, leave := context.WithCancel(t.Context())
+		a := begin(t, func() (*Hold, error) { return m.Lock(first) })
+		q := s.next(lease.Acquire)
+		b := lockOf(t, m)
+		s.quiet(0)
+		q.waits()
+		d := lockOf(t, m)
+		s.quiet(0)
+		try := tryOf(t, m) // is answered: others wait
+		try.fails(ErrNotAcquired)
+		leave()
+		a.fails(context.Canceled)
+		s.tell(lease.Event{Type: lease.Granted, Key: "k", Ticket: q.Ticket, First: 1001, Last: 1100})
+		d.waits()
+		unlock(t, b.holds())
+		unlock(t, d.holds())
+	})
+	scripted(t, func(t *testing.T, s *script, c *Coordinator) {
+		try := tryOf(t, c.Mutex("k"))
+		q := s.next(lease.Acquire)
+		require.True(t, q.Ask)
+		q.waits()
+		a := lockOf(t, c.Mutex("k")) // the ticket only asks for an answer: it has to stand in the queue
+		s.emit(lease.InUse, "k", q.Ticket)
+		try.fails(ErrNotAcquired)
+		a.waits()
+		s.tell(lease.Event{Type: lease.Granted, Key: "k", Ticket: q.Ticket, First: 1001, Last: 1100})
+		unlock(t, a.holds())
+	})
+}

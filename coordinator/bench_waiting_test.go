@@ -60,16 +60,18 @@ func BenchmarkQueued(b *testing.B) {
 }
 
 // BenchmarkWaiterMemory tells what a goroutine costs that waits, its stack included
-// and its own structure not counted: for the lock, and for a channel. With
+// and its own structure not counted: for the lock, held by this process or by another
+// one, and for a channel. With
 // GODEBUG=adaptivestackstart=0 stacks begin with 2 KiB, and what is above that grew.
 func BenchmarkWaiterMemory(b *testing.B) {
 	const waiters = 10_000
 	cancellable, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	m := redisProcess(b, redistest.Start(b)).Mutex("k")
-	locked := func(ctx context.Context) func() (func(), func()) {
+	server := redistest.Start(b)
+	m, elsewhere := redisProcess(b, server).Mutex("k"), redisProcess(b, server).Mutex("k")
+	locked := func(ctx context.Context, by *Mutex) func() (func(), func()) {
 		return func() (wait, release func()) {
-			held, err := m.Lock(context.Background())
+			held, err := by.Lock(context.Background())
 			require.NoError(b, err)
 			return func() {
 				if h, err := m.Lock(ctx); err == nil {
@@ -83,8 +85,9 @@ func BenchmarkWaiterMemory(b *testing.B) {
 			c := make(chan struct{})
 			return func() { <-c }, func() { close(c) }
 		},
-		"background":  locked(context.Background()),
-		"cancellable": locked(cancellable),
+		"background":  locked(context.Background(), m),
+		"cancellable": locked(cancellable, m),
+		"elsewhere":   locked(cancellable, elsewhere),
 	} {
 		b.Run(name, func(b *testing.B) {
 			var heaps, stacks []float64

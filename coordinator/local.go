@@ -93,12 +93,12 @@ func (a *actor) lockIdle(h *Hold, kind lease.Kind, chain *owner) bool {
 	return true
 }
 
-// lockBusy queues behind a hold that is here, which changes nothing else. It
-// frees the mutex if it does.
+// lockBusy queues behind a hold that is here, or behind others that wait for a
+// lease like this one's, which changes nothing else. It frees the mutex if it does.
+// What the slow way takes of the stack would stay with each goroutine that waits.
 func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 	c := h.claim
-	if a.cur.phase != held || a.holds.n == 0 || a.reading() || c.try || a.closing || a.kind != kind ||
-		c.mode == lease.Shared || a.c.conf.maxWaiters > 0 {
+	if c.try || a.closing || a.kind != kind || c.mode == lease.Shared || a.c.conf.maxWaiters > 0 || !a.holdsHere() && !a.asksFor(c) {
 		return false
 	}
 	c.waits()
@@ -106,6 +106,17 @@ func (a *actor) lockBusy(h *Hold, kind lease.Kind) bool {
 	a.enqueue(h)
 	a.mu.Unlock()
 	return true
+}
+
+// holdsHere says that somebody here holds, and that the actor knows all who do.
+func (a *actor) holdsHere() bool { return a.cur.phase == held && a.holds.n > 0 && !a.reading() }
+
+// asksFor says that a lease that serves the claim is being asked for, for others that wait
+// here. A claim that is traced is not among them: it has the holder looked at.
+func (a *actor) asksFor(c *claim) bool {
+	t := &a.cur
+	return (t.phase == acquiring || t.phase == queued) && t.mode == lease.Exclusive && !t.asking &&
+		a.waiting.n > 0 && a.tries == 0 && c.more == nil
 }
 
 func (a *actor) enqueue(h *Hold) {

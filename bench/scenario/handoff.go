@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/bench/contender"
+	"github.com/go-leasehold/leasehold/bench/delay"
 	"github.com/go-leasehold/leasehold/bench/harness"
 	"github.com/go-leasehold/leasehold/bench/result"
 )
@@ -153,7 +154,7 @@ func (t *turns) await(ctx context.Context, is func() bool) bool {
 		if t.over(ctx) {
 			return false
 		}
-		time.Sleep(pause)
+		delay.SleepUntil(time.Now().Add(pause))
 	}
 	return true
 }
