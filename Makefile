@@ -104,7 +104,7 @@ bench: redis-server ## leasehold beside other locks and its limits, in one run o
 	@cd bench && $(GO) run . $(BENCHFLAGS)
 
 .PHONY: bench-full
-bench-full: redis-server ## The same at all points and with network delays, for half an hour; writes bench/report/full
+bench-full: redis-server ## The same at all points and with network delays, for forty minutes; writes bench/report/full
 	@cd bench && $(GO) run . -full $(BENCHFLAGS)
 
 .PHONY: bench-check

@@ -33,7 +33,7 @@ type options struct {
 const usage = `bench measures leasehold beside other locks, and beside what memory and Redis allow, in one run.
 
   go run .                                 a quick look, under three minutes
-  go run . -full                           everything, with network delays: about half an hour
+  go run . -full                           everything, with network delays: about forty minutes
   go run . -scenario hot,handoff -contender leasehold,rueidislock -rtt 0,1
   go run . -list                           what there is to choose from
   go run . -pages                          puts the numbers of report/full into docs/performance.md and README.md
