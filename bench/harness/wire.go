@@ -34,12 +34,15 @@ type countedConn struct {
 	scan scanner
 }
 
+// Write counts first, so that who has the answer finds it counted: clients write on a goroutine of their own. What a
+// broken connection did not take was sent all the same, as far as the client knows, but for its bytes.
 func (c *countedConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.wire.Written.Add(int64(n))
-	if commands := c.scan.commands(b[:n]); commands > 0 {
+	c.wire.Written.Add(int64(len(b)))
+	if commands := c.scan.commands(b); commands > 0 {
 		c.wire.Commands.Add(commands)
 	}
+	n, err := c.Conn.Write(b)
+	c.wire.Written.Add(int64(n - len(b)))
 	return n, err
 }
 
