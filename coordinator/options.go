@@ -235,9 +235,9 @@ func Fair() MutexOption {
 }
 
 // Cached lets TryLock answer [ErrNotAcquired] from what client-side caching
-// told, with no command at all, in tens of nanoseconds, on any number of cores.
-// What it knows may be a moment old; that a key is held is known only after a
-// first TryLock asked.
+// told, with no command at all, and, where telemetry is told of no calls, with no
+// lock that cores would pass to and fro. What it knows may be a moment old; that
+// a key is held is known only after a first TryLock asked.
 func Cached() MutexOption {
 	return func(m *mutexConfig) error { m.cached = true; return nil }
 }

@@ -26,8 +26,9 @@ const (
 
 // lane has the calls of this process at one segment travel together: while a
 // flight is on its way, the next is collected, which leaves when that has
-// landed, or before where it is about as many. Nothing waits for a timer, and a
-// call that is alone leaves at once.
+// landed, or beside it where it is worth a script. Nothing waits for a timer, and
+// a call that is alone leaves at once. Flights may overtake each other: each order
+// is decided by its record, in whatever sequence its scripts arrive.
 //
 // A goroutine that sends flights starts with the first and ends when there is no
 // next one for it; what it sends ends in time, or with the coordinator.
@@ -120,7 +121,8 @@ func (l *lane) collecting() *flight {
 	return f
 }
 
-// worth says that a flight is to leave beside another one. It needs mu.
+// worth says that a flight is to leave beside another one: it has a good part of those who
+// wait. It needs mu.
 func (l *lane) worth(f *flight) bool { return f.boarded >= max(minBeside, l.crowd/3) }
 
 // board takes an order in, and says where it is. It needs the lane's mu.
