@@ -20,9 +20,9 @@
 // it is proved that the units of all segments together don't do.
 //
 // Calls of one process at one segment travel together: while a script is on
-// its way, the next batch is collected, and leaves beside it where it is large. Nobody waits for a timer. Once the
-// stock is sold out, a process knows it (client-side caching) and answers with no
-// command at all.
+// its way, the next batch is collected, and leaves beside it where it is large.
+// Nobody waits for a timer. Once the stock is sold out, a process knows it
+// (client-side caching) and answers with no command at all.
 //
 // What is promised, and what not: docs/stock.md.
 package segment
