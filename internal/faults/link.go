@@ -44,7 +44,7 @@ func (l *link) run() {
 // put queues a message for a direction, due after the direction's delay and extra.
 func (l *link) put(d Direction, it item, extra time.Duration) {
 	state, _ := l.proxy.look(d)
-	it.due = time.Now().Add(state.delay + extra)
+	it.due = time.Now().Add(state.latency() + extra)
 	l.boxes[d].put(it)
 }
 
@@ -114,6 +114,11 @@ func (l *link) write(d Direction, forward func(item) bool) {
 		state, ok := l.await(d, it.due)
 		if !ok {
 			return
+		}
+		if took := state.transmission(len(it.raw)); took > 0 {
+			if state, ok = l.await(d, time.Now().Add(took)); !ok {
+				return
+			}
 		}
 		if l.lost(state) {
 			continue

@@ -8,6 +8,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -30,8 +31,25 @@ const (
 
 // directionState is what a writer of one direction looks at before each message.
 type directionState struct {
-	delay         time.Duration
+	delay, jitter time.Duration
+	rate          int // bytes a second; 0: no limit
 	hold, swallow bool
+}
+
+// latency is the delay of one message.
+func (s directionState) latency() time.Duration {
+	if s.jitter > 0 {
+		return s.delay + rand.N(s.jitter)
+	}
+	return s.delay
+}
+
+// transmission is how long a message of that size takes by itself.
+func (s directionState) transmission(size int) time.Duration {
+	if s.rate <= 0 {
+		return 0
+	}
+	return time.Duration(size) * time.Second / time.Duration(s.rate)
 }
 
 // Proxy stands between clients and one server. Its methods may be called from any goroutine.
@@ -98,6 +116,28 @@ func (p *Proxy) Close() {
 // is latency, not a limit on throughput.
 func (p *Proxy) SetDelay(up, down time.Duration) {
 	p.change(func() { p.ways[Up].delay, p.ways[Down].delay = up, down })
+}
+
+// SetJitter adds to the delay of each message a part of d, by chance. Messages of one connection and direction keep
+// their order, so one that is late holds up those behind it, as on a network that loses packets.
+func (p *Proxy) SetJitter(up, down time.Duration) {
+	p.change(func() { p.ways[Up].jitter, p.ways[Down].jitter = up, down })
+}
+
+// Throttle lets no more than so many bytes a second through on each connection, one direction beside the other; 0 ends
+// that. A message arrives when the last of its bytes does.
+func (p *Proxy) Throttle(up, down int) {
+	p.change(func() { p.ways[Up].rate, p.ways[Down].rate = up, down })
+}
+
+// Heal ends what SetDelay, SetJitter, Throttle, BlackHole, Hold, Swallow, HalfOpen and Refuse have begun. Hooks and drops stay.
+func (p *Proxy) Heal() {
+	p.change(func() { p.ways = [2]directionState{} })
+	for _, l := range p.snapshot() {
+		l.closeIfHoled()
+	}
+	p.HalfOpen(false)
+	p.Refuse(false)
 }
 
 // BlackHole holds everything in both directions while on. Connections stay, new ones too; what was sent

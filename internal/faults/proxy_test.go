@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,6 +43,59 @@ func TestDelayIsAddedBothWaysAndIsNoLimitOnThroughput(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, time.Since(start), 60*time.Millisecond)
 	require.Less(t, time.Since(start), 500*20*time.Millisecond, "one delay after another")
+}
+
+func TestJitterKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	p, client := behind(t)
+	key := redistest.Prefix(t) + "k"
+	p.SetDelay(time.Millisecond, time.Millisecond)
+	p.SetJitter(5*time.Millisecond, 5*time.Millisecond)
+	batch := make(rueidis.Commands, 200)
+	for i := range batch {
+		batch[i] = client.B().Rpush().Key(key).Element(strconv.Itoa(i)).Build()
+	}
+	start := time.Now()
+	for i, r := range client.DoMulti(t.Context(), batch...) {
+		n, err := r.AsInt64()
+		require.NoError(t, err)
+		require.EqualValues(t, i+1, n)
+	}
+	require.Greater(t, time.Since(start), 4*time.Millisecond, "of 200 messages one is late by more than that")
+}
+
+func TestThrottleBoundsTheBytes(t *testing.T) {
+	t.Parallel()
+	p, client := behind(t)
+	key := redistest.Prefix(t) + "k"
+	p.Throttle(100_000, 0)
+	start := time.Now()
+	require.NoError(t, do(t, client, "SET", key, strings.Repeat("x", 20_000)))
+	require.Greater(t, time.Since(start), 200*time.Millisecond)
+	p.Throttle(0, 100_000)
+	start = time.Now()
+	text, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
+	require.NoError(t, err)
+	require.Len(t, text, 20_000)
+	require.Greater(t, time.Since(start), 200*time.Millisecond)
+}
+
+func TestHealEndsEverythingButHooks(t *testing.T) {
+	t.Parallel()
+	p, client := behind(t)
+	require.NoError(t, do(t, client, "PING"))
+	p.SetDelay(time.Hour, time.Hour)
+	p.SetJitter(time.Hour, time.Hour)
+	p.Throttle(1, 1)
+	p.HalfOpen(true)
+	p.Refuse(true)
+	p.Swallow(Down, true)
+	p.Hold(Up, true)
+	p.Heal()
+	require.NoError(t, do(t, client, "PING"))
+	conn, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
 }
 
 func TestBlackHoleHoldsUntilTheNetworkIsBack(t *testing.T) {
