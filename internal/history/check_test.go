@@ -45,6 +45,10 @@ func deleted(token uint64, call, ret int64) Event {
 	return Event{What: Deleted, Key: "k", Token: token, Call: call, Return: ret}
 }
 
+func shaken(token uint64, call, ret int64) Event {
+	return Event{What: Shaken, Token: token, Call: call, Return: ret}
+}
+
 func processOf(hold ID) int { return int(hold[0] - '0') }
 
 func TestHistories(t *testing.T) {

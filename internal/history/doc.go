@@ -37,4 +37,8 @@
 // notice: holds of leases from before the deletion, which their tokens tell, are
 // over from then on as far as others are concerned. But they have to be over for
 // themselves a time to live later.
+//
+// Where a server loses what it had acknowledged (asynchronous replication does, at a
+// failover), leases from before may go on or be lost. [Check] lets them meet others,
+// and [Overlaps] counts who met whom, and holds them to the time in which they are told.
 package history

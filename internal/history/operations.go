@@ -24,6 +24,7 @@ type handle struct {
 	alive     int64   // it was, at this moment or later
 	lost      int64   // it was over by then
 	stale     int64   // since then it means nothing to others
+	excused   int64   // until then it may be believed in beside others; 0: never
 }
 
 // story is the history of one key.
@@ -32,6 +33,7 @@ type story struct {
 	handles map[ID]*handle
 	order   []*handle
 	deleted []Event
+	shaken  []Event
 	wrong   []string // what no order can explain
 }
 
@@ -39,16 +41,19 @@ type story struct {
 func tell(events []Event, ttl time.Duration) (stories []*story, wrong []string) {
 	byKey := map[string]*story{}
 	killed := map[int]bool{}
-	var paused []Event
+	var paused, shaken []Event
 	for _, e := range events {
-		switch e.What {
-		case Killed:
+		switch {
+		case e.What == Killed:
 			killed[e.Process] = true
 			continue
-		case Paused:
+		case e.What == Paused:
 			if e.Return-e.Call > int64(ttl) {
 				paused = append(paused, e)
 			}
+			continue
+		case e.What == Shaken && e.Key == "":
+			shaken = append(shaken, e)
 			continue
 		}
 		s := byKey[e.Key]
@@ -60,6 +65,7 @@ func tell(events []Event, ttl time.Duration) (stories []*story, wrong []string) 
 		s.add(e)
 	}
 	for _, s := range stories {
+		s.shaken = append(s.shaken, shaken...)
 		for _, h := range s.order {
 			s.finish(h, killed, paused, ttl)
 		}
@@ -80,6 +86,9 @@ func (s *story) add(e Event) {
 		return // it did nothing
 	case Deleted:
 		s.deleted = append(s.deleted, e)
+		return
+	case Shaken:
+		s.shaken = append(s.shaken, e)
 		return
 	case Odd:
 		s.failed("process %d: %s", e.Process, e.Note)
@@ -145,6 +154,20 @@ func (s *story) finish(h *handle, killed map[int]bool, paused []Event, ttl time.
 			s.failed("%s was believed in %v after its lease was deleted", h.id, time.Duration(h.alive-d.Return))
 		}
 	}
+	for i := range s.shaken {
+		if e := &s.shaken[i]; e.before(h) {
+			h.stale = min(h.stale, e.Call)
+			h.excused = max(h.excused, e.Return+int64(ttl))
+		}
+	}
+}
+
+// before says that a hold is of a lease that the server may have lost, or had beside another server's.
+func (e *Event) before(h *handle) bool {
+	if e.Token > 0 {
+		return h.token <= e.Token
+	}
+	return h.begin.Call <= e.Return
 }
 
 // operations returns what the model has to explain.
