@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -24,7 +25,7 @@ type handle struct {
 	alive     int64   // it was, at this moment or later
 	lost      int64   // it was over by then
 	stale     int64   // since then it means nothing to others
-	excused   int64   // until then it may be believed in beside others; 0: never
+	losses    []Event // in which its lease may have been lost, in their order
 }
 
 // story is the history of one key.
@@ -66,6 +67,7 @@ func tell(events []Event, ttl time.Duration) (stories []*story, wrong []string) 
 	}
 	for _, s := range stories {
 		s.shaken = append(s.shaken, shaken...)
+		slices.SortFunc(s.shaken, func(a, b Event) int { return cmp.Compare(a.Call, b.Call) })
 		for _, h := range s.order {
 			s.finish(h, killed, paused, ttl)
 		}
@@ -157,7 +159,7 @@ func (s *story) finish(h *handle, killed map[int]bool, paused []Event, ttl time.
 	for i := range s.shaken {
 		if e := &s.shaken[i]; e.before(h) {
 			h.stale = min(h.stale, e.Call)
-			h.excused = max(h.excused, e.Return+int64(ttl))
+			h.losses = append(h.losses, *e)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"sort"
 	"time"
 )
 
@@ -28,18 +29,28 @@ func Overlaps(events []Event, rules Rules) ([]Overlap, error) {
 	var all []Overlap
 	for _, s := range stories {
 		for _, old := range s.order {
-			if old.excused == 0 {
-				continue
+			if len(old.losses) == 0 || old.alive < old.losses[0].Call {
+				continue // it was over by then
 			}
 			for _, other := range s.order {
-				o, ok := s.overlap(old, other)
-				if !ok {
+				start, end, met := meeting(old, other)
+				if !met {
 					continue
 				}
-				if end := min(old.alive, other.alive); end > old.excused {
-					return all, &Violation{Text: fmt.Sprintf("%v: %v longer than the lease of the first could be believed in", o, time.Duration(end-old.excused))}
+				o := Overlap{
+					Key: s.key, First: old.id, Then: other.id, Tokens: [2]uint64{old.token, other.token}, For: time.Duration(end - start),
 				}
-				o.AfterTheLoss = time.Duration(old.alive - (old.excused - int64(rules.TTL)))
+				// The other came in because of a loss that had begun by then.
+				at := sort.Search(len(old.losses), func(i int) bool { return old.losses[i].Call > start }) - 1
+				if at < 0 {
+					return all, &Violation{Text: fmt.Sprintf("%v, before anything was lost", o)}
+				}
+				told := old.losses[at].Return
+				if end > told+int64(rules.TTL) {
+					return all, &Violation{Text: fmt.Sprintf("%v: %v longer than the lease of the first could be believed in",
+						o, time.Duration(end-told)-rules.TTL)}
+				}
+				o.AfterTheLoss = time.Duration(old.alive - told)
 				all = append(all, o)
 			}
 		}
@@ -47,20 +58,15 @@ func Overlaps(events []Event, rules Rules) ([]Overlap, error) {
 	return all, nil
 }
 
-// overlap says whether two holds, of which the first was had first, were certainly in each other's way.
-func (s *story) overlap(old, other *handle) (Overlap, bool) {
+// meeting is when two holds, of which the first was had first, were certainly in each other's way.
+func meeting(old, other *handle) (start, end int64, met bool) {
 	switch {
 	case old == other || old.owner == other.owner,
 		old.mode == Read && other.mode == Read,
 		other.begin.Return < old.begin.Return, // counted from the other's side, where that is excused
 		other.begin.Return == old.begin.Return && other.id < old.id:
-		return Overlap{}, false
+		return 0, 0, false
 	}
-	start, end := max(old.begin.Return, other.begin.Return), min(old.alive, other.alive)
-	if end <= start {
-		return Overlap{}, false
-	}
-	return Overlap{
-		Key: s.key, First: old.id, Then: other.id, Tokens: [2]uint64{old.token, other.token}, For: time.Duration(end - start),
-	}, true
+	start, end = max(old.begin.Return, other.begin.Return), min(old.alive, other.alive)
+	return start, end, end > start
 }

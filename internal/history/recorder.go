@@ -167,3 +167,6 @@ func (h *Handle) Downgrade(downgrade func() (Hold, error)) *Handle {
 	h.put(Event{What: Downgraded, Next: next.ID, Token: hold.Token(), Call: call})
 	return next
 }
+
+// Key is the key of the hold.
+func (h *Handle) Key() string { return h.key }
