@@ -29,6 +29,7 @@ func (s *Server) Client(t testing.TB) rueidis.Client {
 
 func (s *Server) newClient() (rueidis.Client, error) {
 	option := s.Option()
+	option.ForceSingleClient = true // of a cluster too: this very server is meant
 	option.DisableCache = true
 	option.PipelineMultiplex = -1
 	option.Dialer.KeepAlive = -1 // no background PING, which would be counted by Commands
@@ -88,7 +89,7 @@ func (s *Server) Commands() int64 {
 	s.running()
 	deadline := time.Now().Add(probeLimit)
 	if s.probes.conn == nil {
-		if err := s.probes.open(s.Addr(), s.password(), deadline); err != nil {
+		if err := s.probes.open(s, deadline); err != nil {
 			panic(fmt.Errorf("redistest: probe of %s: %w", s.Addr(), err))
 		}
 	}

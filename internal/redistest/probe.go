@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,11 +23,11 @@ type probeConn struct {
 	sent   int64 // commands of ours that the server has counted
 }
 
-// askPid asks the server at addr for its process id.
-func askPid(addr, password string, deadline time.Time) (int, error) {
+// askPid asks whoever listens at the server's address for its process id.
+func (s *Server) askPid(deadline time.Time) (int, error) {
 	var p probeConn
 	defer p.close()
-	if err := p.open(addr, password, deadline); err != nil {
+	if err := p.open(s, deadline); err != nil {
 		return 0, err
 	}
 	info, err := p.info("server", deadline)
@@ -36,11 +37,15 @@ func askPid(addr, password string, deadline time.Time) (int, error) {
 	return infoField[int](info, "process_id")
 }
 
-func (p *probeConn) open(addr, password string, deadline time.Time) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Until(deadline))
+func (p *probeConn) open(s *Server, deadline time.Time) error {
+	conn, err := net.DialTimeout("tcp", s.Addr(), time.Until(deadline))
 	if err != nil {
 		return err
 	}
+	if s.secret != nil {
+		conn = tls.Client(conn, s.secret)
+	}
+	password := s.password()
 	p.conn, p.reader, p.sent = conn, bufio.NewReader(conn), 0
 	if password == "" {
 		return nil

@@ -7,6 +7,7 @@
 package redistest
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os/exec"
@@ -24,8 +25,10 @@ import (
 const (
 	// startLimit bounds the wait for a server's first answer; a loaded machine needs it long.
 	startLimit = 20 * time.Second
+	// busOffset is how far above its port a node of a cluster talks to the others.
+	busOffset = 10000
 	// startTries is how often another port is tried after one that somebody else took first.
-	startTries = 5
+	startTries = 20
 )
 
 // Server is a running redis-server. Its methods may be called from any goroutine, but for Kill, Restart,
@@ -36,6 +39,9 @@ type Server struct {
 	args   []string
 	dir    string
 	port   int
+	secret *tls.Config // where it speaks TLS only
+	config string      // a Sentinel's file; empty: it is none
+	master string      // host:port of the one it starts as a replica of, if any
 
 	mu     sync.Mutex
 	proc   *childproc.Process // nil while killed
@@ -60,14 +66,22 @@ func Start(t testing.TB, args ...string) *Server {
 // Launch is [Start] without a test: whoever calls it also calls [Server.Stop]. The server works in dir, and listens on
 // the first free port that nobody else takes in between.
 func Launch(dir string, args ...string) (*Server, error) {
-	binary, err := exec.LookPath("redis-server")
+	return launchAt(dir, func(s *Server) { s.args = args })
+}
+
+// launchAt is Launch for a server that is made ready by a function.
+func launchAt(dir string, ready func(*Server)) (*Server, error) {
+	s, err := newServer(dir)
 	if err != nil {
-		return nil, fmt.Errorf("redistest: no redis-server in PATH: install it, or run `make test`, which does (%w)", err)
+		return nil, err
 	}
-	s := &Server{binary: binary, args: args, dir: dir}
+	ready(s)
 	for range startTries {
 		if s.port, err = freePort(); err != nil {
 			return nil, err
+		}
+		if s.port > 65535-busOffset {
+			continue // no port is left for the bus, if it is a node of a cluster
 		}
 		if err = s.run(); err == nil {
 			return s, nil
@@ -76,13 +90,18 @@ func Launch(dir string, args ...string) (*Server, error) {
 	return nil, err
 }
 
+func newServer(dir string) (*Server, error) {
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("redistest: no redis-server in PATH: install it, or run `make test`, which does (%w)", err)
+	}
+	return &Server{binary: binary, dir: dir}, nil
+}
+
 // run starts the process on s.port and returns once it answers.
 func (s *Server) run() error {
 	out := &childproc.Tail{}
-	cmd := exec.Command(s.binary, append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", s.dir, "--daemonize", "no",
-	}, s.args...)...)
+	cmd := exec.Command(s.binary, s.command()...)
 	cmd.Stdout, cmd.Stderr = out, out
 	proc, err := childproc.Start(cmd)
 	if err != nil {
@@ -98,13 +117,30 @@ func (s *Server) run() error {
 	return nil
 }
 
+// command is what the server is started with.
+func (s *Server) command() []string {
+	if s.config != "" {
+		return []string{s.config, "--sentinel"}
+	}
+	port := []string{"--port", strconv.Itoa(s.port)}
+	if s.secret != nil {
+		port = []string{"--port", "0", "--tls-port", strconv.Itoa(s.port)}
+	}
+	args := append(port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir, "--daemonize", "no")
+	if s.master != "" {
+		host, port, _ := net.SplitHostPort(s.master) // of ours
+		args = append(args, "--replicaof", host+" "+port)
+	}
+	return append(args, s.args...)
+}
+
 // awaitAnswer waits until the very process we started answers: another server on the port is not ours.
 func (s *Server) awaitAnswer(proc *childproc.Process) error {
 	deadline := time.Now().Add(startLimit)
 	retry := time.NewTicker(2 * time.Millisecond)
 	defer retry.Stop()
 	for {
-		pid, err := askPid(s.Addr(), s.password(), deadline)
+		pid, err := s.askPid(deadline)
 		switch {
 		case err == nil && pid == proc.Pid():
 			return nil
@@ -126,7 +162,7 @@ func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 // Option returns what a client needs to reach the server.
 func (s *Server) Option() rueidis.ClientOption {
-	return rueidis.ClientOption{InitAddress: []string{s.Addr()}, Password: s.password()}
+	return rueidis.ClientOption{InitAddress: []string{s.Addr()}, Password: s.password(), TLSConfig: s.secret}
 }
 
 // password is the one set by "--requirepass", if any.
