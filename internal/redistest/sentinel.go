@@ -40,9 +40,9 @@ func (t *Topology) launchSentinel() error {
 		if err := s.run(); err != nil {
 			return err
 		}
-		// By default they look each ten seconds only, and so long a former primary takes writes beside the new one. (Before
-		// Redis 7 it can't be changed.)
-		_, _ = s.DoErr("SENTINEL", "DEBUG", "INFO-PERIOD", "500")
+		// By default they look each ten seconds, and so long a former primary takes writes beside the new one. (Before Redis 7 it
+		// can't be changed.)
+		_, _ = s.DoErr("SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "250")
 	}
 	return t.settle()
 }
