@@ -217,3 +217,13 @@ func (l *link) closeIfHoled() {
 		l.close(true)
 	}
 }
+
+// closeIfSpoilt is closeIfHoled, and also ends a connection that is silent for good.
+func (l *link) closeIfSpoilt() {
+	l.mu.Lock()
+	spoilt := l.holed || l.silent
+	l.mu.Unlock()
+	if spoilt {
+		l.close(true)
+	}
+}

@@ -130,11 +130,12 @@ func (p *Proxy) Throttle(up, down int) {
 	p.change(func() { p.ways[Up].rate, p.ways[Down].rate = up, down })
 }
 
-// Heal ends what SetDelay, SetJitter, Throttle, BlackHole, Hold, Swallow, HalfOpen and Refuse have begun. Hooks and drops stay.
+// Heal ends what SetDelay, SetJitter, Throttle, BlackHole, Hold, Swallow, HalfOpen and Refuse have begun, and drops that have not
+// happened yet; connections that can't go on are cut. Hooks stay.
 func (p *Proxy) Heal() {
-	p.change(func() { p.ways = [2]directionState{} })
+	p.change(func() { p.ways, p.drops = [2]directionState{}, nil })
 	for _, l := range p.snapshot() {
-		l.closeIfHoled()
+		l.closeIfSpoilt()
 	}
 	p.HalfOpen(false)
 	p.Refuse(false)

@@ -40,9 +40,8 @@ const (
 	Killed  What = "killed"  // the process; Call is before it was
 	Paused  What = "paused"  // the process stood still from Call to Return, at least
 	Deleted What = "deleted" // the key, at some moment from Call to Return; Token is the newest that had been given out
-	// Shaken: the server lost what it had acknowledged, or may have, from Call to Return: a failover, a restart, a flush. Key
-	// is "" where that befell all keys. Token is the newest that may have been given out before; 0 where two servers
-	// may have given out tokens side by side, so that they don't tell what was before.
+	// Shaken: a server lost what it had acknowledged, or may have, from Call to Return: a failover, a restart, a flush. Key is ""
+	// where that befell all keys. Leases with tokens up to Token are from before.
 	Shaken What = "shaken"
 )
 

@@ -156,20 +156,12 @@ func (s *story) finish(h *handle, killed map[int]bool, paused []Event, ttl time.
 			s.failed("%s was believed in %v after its lease was deleted", h.id, time.Duration(h.alive-d.Return))
 		}
 	}
-	for i := range s.shaken {
-		if e := &s.shaken[i]; e.before(h) {
+	for _, e := range s.shaken {
+		if h.token <= e.Token {
 			h.stale = min(h.stale, e.Call)
-			h.losses = append(h.losses, *e)
+			h.losses = append(h.losses, e)
 		}
 	}
-}
-
-// before says that a hold is of a lease that the server may have lost, or had beside another server's.
-func (e *Event) before(h *handle) bool {
-	if e.Token > 0 {
-		return h.token <= e.Token
-	}
-	return h.begin.Call <= e.Return
 }
 
 // operations returns what the model has to explain.

@@ -16,14 +16,11 @@ func lostLease(token uint64, more ...Event) []Event {
 
 func TestHoldsOfLostLeasesMeetOthers(t *testing.T) {
 	t.Parallel()
-	for _, token := range []uint64{5, 0} { // told by tokens, and by times
-		events := lostLease(token,
-			said("1a", Alive, 30, 31), said("1a", Lost, 40, 41), said("2a", Unlocked, 50, 51))
-		require.NoError(t, Check(events, rules))
-		all, err := Overlaps(events, rules)
-		require.NoError(t, err)
-		require.Equal(t, []Overlap{{Key: "k", First: "1a", Then: "2a", Tokens: [2]uint64{5, 9}, For: 15, AfterTheLoss: 10}}, all)
-	}
+	events := lostLease(5, said("1a", Alive, 30, 31), said("1a", Lost, 40, 41), said("2a", Unlocked, 50, 51))
+	require.NoError(t, Check(events, rules))
+	all, err := Overlaps(events, rules)
+	require.NoError(t, err)
+	require.Equal(t, []Overlap{{Key: "k", First: "1a", Then: "2a", Tokens: [2]uint64{5, 9}, For: 15, AfterTheLoss: 10}}, all)
 }
 
 func TestHoldsOfLostLeasesAreToldWithinATimeToLive(t *testing.T) {
@@ -48,6 +45,12 @@ func TestLostLeaseExcusesNobodyElse(t *testing.T) {
 	} {
 		require.ErrorContains(t, Check(events, rules), "no order", name)
 	}
+}
+
+func TestDowngradeOfALostLeaseIsOneToo(t *testing.T) {
+	t.Parallel()
+	events := lostLease(5, downgraded("1a", "1b", 5, 16, 17), said("1b", Lost, 40, 41), said("2a", Unlocked, 50, 51))
+	require.NoError(t, Check(events, rules))
 }
 
 func TestLeaseThatSurvivesALossIsFine(t *testing.T) {

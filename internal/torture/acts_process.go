@@ -18,7 +18,7 @@ func (d *director) kill() {
 	e.Return = history.Now()
 	d.done = append(d.done, e)
 	d.start(a) // which says that it is ready when it is: the ways may be out of order
-	d.once("kills")
+	d.count("kills", "%d, then %d", e.Process, a.number)
 }
 
 // pause stops a process for longer than its leases live.
@@ -41,18 +41,18 @@ func (d *director) pauseFor(name string, length time.Duration) {
 	e.Return = history.Now()
 	child.Cont()
 	d.done = append(d.done, e)
-	d.once(name)
+	d.count(name, "of %d, %v", number, length)
 }
 
 // ways are some of the proxies: those of one process, those to one server, or one alone.
 func (d *director) ways() []*faults.Proxy {
-	a, s := d.someone(), oneOf(d.rnd, d.w.servers()...)
+	a, s := d.someone(), oneOf(d.rnd, d.w.Servers()...)
 	var ways []*faults.Proxy
 	switch d.rnd.IntN(3) {
 	case 0:
 		return append(ways, a.ways[s.Addr()])
 	case 1:
-		for _, server := range d.w.servers() {
+		for _, server := range d.w.Servers() {
 			ways = append(ways, a.ways[server.Addr()])
 		}
 	case 2:
@@ -119,14 +119,14 @@ func wayActs() []func(*director) {
 			for _, p := range d.ways() {
 				p.Reset()
 			}
-			d.once("resets")
+			d.count("resets", "")
 		},
 		func(d *director) {
 			lose := oneOf(d.rnd, (*faults.Proxy).DropReply, (*faults.Proxy).DropReplySilently)
 			for _, p := range d.ways() {
 				lose(p, faults.Is(oneOf(d.rnd, "EVALSHA", "EVALSHA", "EVAL", "HMGET")))
 			}
-			d.once("lost replies")
+			d.count("lost replies", "")
 		},
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // someServer is one of the servers.
-func (d *director) someServer() *redistest.Server { return oneOf(d.rnd, d.w.servers()...) }
+func (d *director) someServer() *redistest.Server { return oneOf(d.rnd, d.w.Servers()...) }
 
 // cut ends connections of the processes at a server, one or all.
 func (d *director) cut() {
@@ -34,29 +34,32 @@ func (d *director) cut() {
 	for _, id := range ids {
 		_, _ = s.DoErr("CLIENT", "KILL", "ID", id) // it may be gone by itself
 	}
-	d.once("killed connections")
+	d.count("killed connections", "%d at %s", len(ids), s.Addr())
 }
 
 // stall has a server leave its clients waiting, or those that write.
 func (d *director) stall() {
 	length := d.between(10*time.Millisecond, d.order.TTL)
-	d.someServer().Do(d.t, "CLIENT", "PAUSE", strconv.FormatInt(length.Milliseconds(), 10), oneOf(d.rnd, "ALL", "WRITE"))
-	d.once("CLIENT PAUSE")
+	s, what := d.someServer(), oneOf(d.rnd, "ALL", "WRITE")
+	s.Do(d.t, "CLIENT", "PAUSE", strconv.FormatInt(length.Milliseconds(), 10), what)
+	d.count("CLIENT PAUSE", "%s at %s, %v", what, s.Addr(), length)
 }
 
 // forget has a server forget the scripts it knows.
 func (d *director) forget() {
-	d.someServer().Do(d.t, "SCRIPT", "FLUSH")
-	d.once("SCRIPT FLUSH")
+	s := d.someServer()
+	s.Do(d.t, "SCRIPT", "FLUSH")
+	d.count("SCRIPT FLUSH", "at %s", s.Addr())
 }
 
 // hang stops a server for less time than would make others take it for dead.
 func (d *director) hang() {
 	s := d.someServer()
 	s.Pause()
-	d.endTroubles(time.Now().Add(d.between(10*time.Millisecond, d.w.patience())))
+	d.note("%s hangs", s.Addr())
+	d.endTroubles(time.Now().Add(d.between(10*time.Millisecond, downAfter/2)))
 	s.Resume()
-	d.once("hung servers")
+	d.count("hung servers", "%s", s.Addr())
 }
 
 // remove deletes the key of a lock that is in use, whoever has it.
@@ -65,8 +68,12 @@ func (d *director) remove() {
 if redis.call('DEL', KEYS[1]) == 0 then return '' end
 return string.match(counter or '', '^%d+') or ''`
 	key := oneOf(d.rnd, d.order.Places...).key()
+	server := d.w.primary(key)
+	if server == nil {
+		return
+	}
 	e := history.Event{What: history.Deleted, Key: key, Call: history.Now()}
-	message, err := d.w.primary(key).DoErr("EVAL", script, "2", "lock:"+key, "lock:~token{lock:"+key+"}lock:"+key)
+	message, err := server.DoErr("EVAL", script, "2", "lock:"+key, "lock:~token{lock:"+key+"}lock:"+key)
 	e.Return = history.Now()
 	if err != nil {
 		return // its slot is moving, or the server has just become a replica
@@ -79,17 +86,17 @@ return string.match(counter or '', '^%d+') or ''`
 	e.Token, err = strconv.ParseUint(text, 10, 64)
 	require.NoError(d.t, err)
 	d.done = append(d.done, e)
-	d.once("deleted keys")
+	d.count("deleted keys", "%s, newest token %d", key, e.Token)
 }
 
-// calm is for how long a server that has lost something grants nothing to anybody, so that tokens tell what was before: they are the
-// server's time in µs, and no process of a run gets so far ahead of it.
+// calm is for how long a server that has lost something grants nothing to anybody, so that leases from before and after can be told
+// by their tokens.
 const calm = 20 * time.Millisecond
 
 // flush empties the primaries, all data and scripts.
 func (d *director) flush() {
-	for _, s := range d.w.primaries() {
-		e := history.Event{What: history.Shaken, Call: history.Now()}
+	for _, s := range d.w.Primaries() {
+		call := history.Now()
 		for _, command := range [][]string{
 			{"MULTI"},
 			{"FLUSHALL"},
@@ -100,22 +107,6 @@ func (d *director) flush() {
 				return // it has just become a replica: nothing was done
 			}
 		}
-		e.Token = uint64(time.Now().UnixMicro() + calm.Microseconds()/2)
-		e.Return = history.Now()
-		d.done = append(d.done, e)
+		d.shaken("FLUSHALL", call, time.Now())
 	}
-	d.once("FLUSHALL")
-}
-
-// restart kills a server that keeps nothing, and starts it again.
-func (d *director) restart() {
-	s := d.someServer()
-	e := history.Event{What: history.Shaken, Call: history.Now()}
-	s.Kill()
-	e.Token = uint64(time.Now().UnixMicro() + calm.Microseconds()/2)
-	d.endTroubles(time.Now().Add(d.between(calm, d.order.TTL/2)))
-	s.Restart()
-	e.Return = history.Now()
-	d.done = append(d.done, e)
-	d.once("restarted servers")
 }

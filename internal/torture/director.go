@@ -59,7 +59,7 @@ func direct(t testing.TB, w *world, seed uint64) *director {
 	d.order = order{TTL: time.Second, Lanes: lanes, Places: places(), Fence: fence.addr()}
 	for range 3 + d.rnd.IntN(3) {
 		a := &actor{ways: map[string]*faults.Proxy{}}
-		for _, s := range w.servers() {
+		for _, s := range w.Servers() {
 			a.ways[s.Addr()] = faults.NewProxy(t, s.Addr())
 		}
 		d.cast = append(d.cast, a)
@@ -102,7 +102,12 @@ func (d *director) run(lasting time.Duration) {
 		deck[n%len(deck)](d)
 	}
 	d.endAll()
-	d.w.settle()
+	for _, a := range d.cast {
+		for _, p := range a.ways {
+			p.Heal()
+		}
+	}
+	d.w.Settle()
 }
 
 // end has every call end, and looks for what is left.
@@ -164,8 +169,11 @@ func (d *director) judge() {
 	t.Logf("fenced store: %d writes, %d refused; judged in %v", len(log), refused, time.Since(begun).Round(time.Millisecond))
 	err = errors.Join(err, judgeWrites(log, events))
 	if err != nil {
-		paths, failed := history.Keep(artifacts(t), events, err)
+		dir := artifacts(t)
+		paths, failed := history.Keep(dir, events, err)
 		require.NoError(t, failed)
+		paths = append(paths, filepath.Join(dir, "faults.txt"))
+		require.NoError(t, os.WriteFile(paths[len(paths)-1], []byte(strings.Join(d.log, "\n")+"\n"), 0o600))
 		require.NoError(t, err, "see %s", strings.Join(paths, " and "))
 	}
 	require.NotZero(t, counts["read"])

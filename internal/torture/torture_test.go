@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leasehold/leasehold/internal/faults"
+	"github.com/go-leasehold/leasehold/internal/redistest"
 )
 
 var (
@@ -17,7 +18,7 @@ var (
 
 func TestMain(m *testing.M) { faults.Main(m, faults.Roles{"torture": Play}) }
 
-func torture(t *testing.T, kind string, seed uint64, lasting time.Duration) {
+func torture(t *testing.T, kind redistest.Kind, seed uint64, lasting time.Duration) {
 	t.Helper()
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -31,11 +32,11 @@ func torture(t *testing.T, kind string, seed uint64, lasting time.Duration) {
 
 func TestTorture(t *testing.T) {
 	if *topology != "" {
-		torture(t, *topology, *seed, time.Duration(*minutes*float64(time.Minute)))
+		torture(t, redistest.Kind(*topology), *seed, time.Duration(*minutes*float64(time.Minute)))
 		return
 	}
-	for _, kind := range []string{"single"} {
-		t.Run(kind, func(t *testing.T) {
+	for _, kind := range []redistest.Kind{redistest.Single, redistest.Sentinel, redistest.Cluster} {
+		t.Run(string(kind), func(t *testing.T) {
 			torture(t, kind, 1, 4*time.Second)
 			torture(t, kind, 0, 4*time.Second)
 		})

@@ -13,28 +13,30 @@ import (
 
 // world is the topology of a run.
 type world struct {
-	t    testing.TB
-	kind string
-	all  []*redistest.Server
+	*redistest.Topology
+
+	t testing.TB
 }
 
-func newWorld(t testing.TB, kind string) *world {
+// downAfter is when a server that says nothing is taken for dead.
+const downAfter = time.Second
+
+func newWorld(t testing.TB, kind redistest.Kind) *world {
 	t.Helper()
-	return &world{t: t, kind: kind, all: []*redistest.Server{redistest.Start(t)}}
+	return &world{redistest.StartTopology(t, kind, downAfter), t}
 }
 
-func (w *world) servers() []*redistest.Server     { return w.all }
-func (w *world) primaries() []*redistest.Server   { return w.all }
-func (w *world) primary(string) *redistest.Server { return w.all[0] }
 func (w *world) way() way {
-	return way{Addresses: []string{w.all[0].Addr()}, Through: map[string]string{}}
+	opt := w.Option()
+	return way{Addresses: opt.InitAddress, MasterSet: opt.Sentinel.MasterSet, Through: map[string]string{}}
 }
-func (w *world) patience() time.Duration { return 600 * time.Millisecond }
-func (w *world) settle()                 {}
+
+// primary is the server that has a key; nil: none at the moment.
+func (w *world) primary(key string) *redistest.Server { return w.Primary("lock:" + key) }
 
 // requireQuiet requires that nothing is left in Redis but token counters: what there is ends within a TTL.
 func (w *world) requireQuiet(ttl time.Duration) {
-	for _, s := range w.primaries() {
+	for _, s := range w.Primaries() {
 		require.EventuallyWithT(w.t, func(c *assert.CollectT) {
 			for _, name := range s.Keys(w.t, "lock:*") {
 				if strings.HasPrefix(name, "lock:~token") {
@@ -50,7 +52,7 @@ func (w *world) requireQuiet(ttl time.Duration) {
 			}
 		}, patience, 20*time.Millisecond)
 	}
-	for _, s := range w.servers() {
+	for _, s := range w.Servers() {
 		for _, list := range []string{"CHANNELS", "SHARDCHANNELS"} {
 			require.EventuallyWithT(w.t, func(c *assert.CollectT) {
 				message, err := s.DoErr("PUBSUB", list)

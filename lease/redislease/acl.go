@@ -14,7 +14,7 @@ var Commands = []string{
 	"auth", "hello", "ping", "select", "client|setname", "client|tracking", "client|caching",
 	"cluster|slots", "cluster|shards", "asking", "role",
 	// the inbox
-	"subscribe", "ssubscribe", "publish", "spublish",
+	"subscribe", "ssubscribe", "publish", "spublish", "pubsub|numsub", "pubsub|shardnumsub",
 	// scripts, and what they call
 	"eval", "evalsha",
 	"del", "exists", "get", "hdel", "hexists", "hgetall", "hmget", "hset", "mget", "pexpire", "pttl", "set", "time",
@@ -25,7 +25,7 @@ var Commands = []string{
 // rights that a store with this prefix needs, and more commands (segment.Commands,
 // where the user has stock), for Redis 7.0 and later. The password is left to the operator: add one as ">password", or "nopass".
 //
-// For Redis 6.2 leave out cluster|shards, ssubscribe and spublish, and for 6.0
+// For Redis 6.2 leave out cluster|shards, ssubscribe, spublish and pubsub|shardnumsub, and for 6.0
 // also the words that begin with "&".
 //
 // CLIENT SETINFO, which the client sends on every connection, is not among

@@ -79,10 +79,10 @@ func TestTracesCostNothingUnlessAskedFor(t *testing.T) {
 		{"look, traced", b, lease.Waiting, traced(acquire("k", 1)), "exists get hgetall hmget pttl+2 publish zrange"},
 		{"annotate", a, lease.Done, annotate("k", 1, traceparent(1)), "del hmget hset pexpire pttl publish zrange"},
 		{"take back", a, lease.Done, annotate("k", 1, ""), "del hmget pttl"},
-		{"hand over", a, lease.Waiting, yield("k", 1, 2), "hdel hset pexpire+2 pttl publish set time zadd zrange zrem"},
-		{"hand over, traced", b, lease.Waiting, traced(yield("k", 1, 2)), "hdel hset pexpire+2 pttl publish set time zadd zrange zrem"},
-		{"hand over a trace", a, lease.Waiting, annotated(passing(yield("k", 2, 3), traceparent(1))), "hdel+2 hset pexpire+2 pttl publish+2 set time zadd zrange zrem"},
-		{"release", b, lease.Done, release("k", 2), "hdel hset pexpire publish set time zrange zrem"},
+		{"hand over", a, lease.Waiting, yield("k", 1, 2), "hdel hset pexpire+2 pttl publish pubsub|numsub set time zadd zrange zrem"},
+		{"hand over, traced", b, lease.Waiting, traced(yield("k", 1, 2)), "hdel hset pexpire+2 pttl publish pubsub|numsub set time zadd zrange zrem"},
+		{"hand over a trace", a, lease.Waiting, annotated(passing(yield("k", 2, 3), traceparent(1))), "hdel+2 hset pexpire+2 pttl publish+2 pubsub|numsub set time zadd zrange zrem"},
+		{"release", b, lease.Done, release("k", 2), "hdel hset pexpire publish pubsub|numsub set time zrange zrem"},
 		{"release, and nobody waits", a, lease.Done, release("k", 3), "hdel zrange"},
 
 		{"write", a, lease.Held, exclusive(acquire("rw", 1)), "exists hset pexpire set time"},
@@ -93,8 +93,8 @@ func TestTracesCostNothingUnlessAskedFor(t *testing.T) {
 		{"renew of a reader with a trace", b, lease.Held, annotated(shared(renew("rw", 1))), "get hmget pexpire pttl+2 set time zcard"},
 		{"release beside a reader", b, lease.Done, shared(release("rw", 1)), "del hdel hgetall mget zrange"},
 		{"wait to write", b, lease.Waiting, exclusive(acquire("rw", 2)), "exists get hgetall mget pexpire pttl publish time zadd zrange"},
-		{"hand over to a writer", a, lease.Waiting, shared(yield("rw", 1, 2)), "del hgetall hset mget pexpire+2 pttl publish set time zadd zrange zrem"},
-		{"hand over to a reader", b, lease.Done, exclusive(release("rw", 2)), "del hgetall hset pexpire pttl publish set+2 time zrange zrem"},
+		{"hand over to a writer", a, lease.Waiting, shared(yield("rw", 1, 2)), "del hgetall hset mget pexpire+2 pttl publish pubsub|numsub set time zadd zrange zrem"},
+		{"hand over to a reader", b, lease.Done, exclusive(release("rw", 2)), "del hgetall hset pexpire pttl publish pubsub|numsub set+2 time zrange zrem"},
 		{"release of the last reader", a, lease.Done, shared(release("rw", 2)), "del hgetall mget zrange"},
 	} {
 		commands := strings.ReplaceAll(strings.Join(ran(t, server, func() { step.p.do(step.status, step.request) }), " "), " +", "+")

@@ -115,17 +115,20 @@ func (s *Store) conclude(l *lane, c *call, results []rueidis.RedisResult, sent t
 		return
 	}
 	reply.Sent, reply.Resent = sent, resent
-	l.answer(c, reply, nil)
+	l.answer(c, reply.Reply, nil)
+	if reply.deaf && c.life == s.inbox.life.Load() {
+		s.misplaced()
+	}
 }
 
 // read makes a reply of the results of a plan.
-func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error) {
+func (s *Store) read(c *call, results []rueidis.RedisResult) (answered, error) {
 	if c.plan.script == nil {
 		heard, err := results[0].AsInt64()
 		if !s.capabilities.Receipts {
 			heard = -1
 		}
-		return lease.Reply{Status: lease.Done, Told: int(heard)}, err
+		return answered{Reply: lease.Reply{Status: lease.Done, Told: int(heard)}}, err
 	}
 	reply, err := parseReply(c.request.Op, results[0])
 	if err != nil {
@@ -143,6 +146,15 @@ func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error
 		}
 	}
 	return reply, nil
+}
+
+// misplaced closes the connections, so that inboxes are subscribed anew: one of them
+// is subscribed, and not at the server that hands the key over. On a cluster it
+// can be at a replica, where the client still believed the slot to be.
+func (s *Store) misplaced() {
+	if s.dropConnections(errMisplaced) {
+		s.log.Info("leasehold: an inbox is not subscribed where its grants come from; connecting anew", "addr", s.addr)
+	}
 }
 
 // suspect closes the connections when an answer shows that they lead to the

@@ -105,7 +105,7 @@ func why(stage, code string, err error) string {
 	case timedOut(err):
 		return "the server is silent: the connection is open, or half open, and no answer came in time"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
-		errors.Is(err, net.ErrClosed), errors.Is(err, errReplica):
+		errors.Is(err, net.ErrClosed), errors.Is(err, errReplica), errors.Is(err, errMisplaced):
 		return "the connection was lost before the answer"
 	default:
 		return "no answer"
@@ -121,6 +121,9 @@ var (
 
 	// errReplica ends what is under way on a connection that is given up.
 	errReplica = errors.New("the connection led to a replica and was closed")
+
+	// errMisplaced ends what is under way on a connection that is given up.
+	errMisplaced = errors.New("an inbox was subscribed at another server than its grants come from; the connection was closed")
 
 	// errInbox is why nothing joins a queue now.
 	errInbox = errors.New("the inbox is not subscribed")

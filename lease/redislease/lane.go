@@ -12,7 +12,8 @@ type call struct {
 	request lease.Request
 	done    func(lease.Reply, error)
 	plan    plan
-	refusal error // answered with it, never sent
+	refusal error  // answered with it, never sent
+	life    uint64 // of the inbox, when it was given to Send
 
 	// The rest is guarded by the lane's mu.
 	since      time.Time // when it was given to Send

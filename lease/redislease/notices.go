@@ -23,6 +23,10 @@ type inbox struct {
 	up         atomic.Bool // the one channel is confirmed; unused when sharded
 	forget     func()      // ends listening to invalidations
 
+	// life counts losses of channels, and their ends: what was found out about a
+	// channel before one of them says nothing of what came after.
+	life atomic.Uint64
+
 	// events keeps the sink to one event at a time: messages, invalidations
 	// and confirmations come from different goroutines.
 	events sync.Mutex
@@ -156,6 +160,9 @@ func (b *inbox) confirmed(name string) {
 	delete(b.down, name)
 	all := len(b.down) == 0
 	b.mu.Unlock()
+	if again {
+		b.life.Add(1)
+	}
 	b.up.Store(true)
 	b.unpark(name, nil)
 	if again && all {
@@ -164,6 +171,7 @@ func (b *inbox) confirmed(name string) {
 }
 
 func (b *inbox) lost(name string, err error) {
+	b.life.Add(1)
 	b.up.Store(false)
 	b.mu.Lock()
 	first := len(b.down) == 0

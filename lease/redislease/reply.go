@@ -10,11 +10,21 @@ import (
 )
 
 // statuses of the scripts' answers, as their headers have them.
-var statuses = [...]lease.Status{1: lease.Held, 2: lease.Waiting, 3: lease.Denied, 4: lease.Lost, 5: lease.Done}
+var statuses = [...]lease.Status{1: lease.Held, 2: lease.Waiting, 3: lease.Denied, 4: lease.Lost, 5: lease.Done, deafStatus: lease.Waiting}
+
+// deafStatus says that a ticket waits whose inbox is not subscribed where it waits.
+const deafStatus = 6
+
+// answered is a reply with what only the store needs to know.
+type answered struct {
+	lease.Reply
+
+	deaf bool // it waits, and its inbox is not subscribed where it waits
+}
 
 // parseReply reads a script's answer. An answer of another form is an error:
 // nothing is guessed. A trace that is none is left out, for nothing depends on it.
-func parseReply(op lease.Op, result rueidis.RedisResult) (reply lease.Reply, err error) {
+func parseReply(op lease.Op, result rueidis.RedisResult) (reply answered, err error) {
 	values, err := result.ToArray()
 	if err != nil {
 		return reply, err
@@ -36,14 +46,14 @@ func parseReply(op lease.Op, result rueidis.RedisResult) (reply lease.Reply, err
 	if err != nil {
 		return reply, err
 	}
-	want := map[int64]int{1: 5, 2: 6, 3: 6, 4: 1, 5: 1}[status]
+	want := map[int64]int{1: 5, 2: 6, 3: 6, 4: 1, 5: 1, deafStatus: 6}[status]
 	if want == 6 && len(values) == 7 {
 		want = 7 // with a trace
 	}
 	if want == 0 || want != len(values) {
 		return reply, fmt.Errorf("the script's answer has status %d and %d values", status, len(values))
 	}
-	reply.Status = statuses[status]
+	reply.Status, reply.deaf = statuses[status], status == deafStatus
 	switch reply.Status {
 	case lease.Held:
 		reply.First, reply.Last = uint64(number(1)), uint64(number(2))
@@ -68,7 +78,7 @@ func parseReply(op lease.Op, result rueidis.RedisResult) (reply lease.Reply, err
 		}
 	}
 	if err != nil {
-		return lease.Reply{}, err
+		return answered{}, err
 	}
 	return reply, nil
 }

@@ -14,7 +14,8 @@ import (
 func TestAnswersOfAnotherFormAreErrors(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	answer := func(lua string) (lease.Reply, error) {
-		return parseReply(lease.Acquire, client.Do(t.Context(), client.B().Eval().Script("return "+lua).Numkeys(0).Build()))
+		reply, err := parseReply(lease.Acquire, client.Do(t.Context(), client.B().Eval().Script("return "+lua).Numkeys(0).Build()))
+		return reply.Reply, err
 	}
 	for _, lua := range []string{
 		"{1, 1, 2, 0, 0}", "{1, 0, 0, 1, 7}", "{2, 10, 0, 5, 'a:1', 1}", "{3, 10, 0, 0, '', 0}", "{4}", "{5}",

@@ -101,7 +101,7 @@ func New(opt rueidis.ClientOption, cfg Config) (*Store, error) {
 
 // Send implements [lease.Store].
 func (s *Store) Send(r lease.Request, done func(lease.Reply, error)) {
-	c := &call{request: r, done: done}
+	c := &call{request: r, done: done, life: s.inbox.life.Load()}
 	ready := true
 	if c.refusal = validate(&r); c.refusal == nil {
 		names := s.namesOf(r.Key)

@@ -16,6 +16,7 @@
 --
 -- Returns  {1, first, last, contended, already}           held, with the block of tokens; already: it was before, or 0
 --          {2, left, rank, newest, holder, heard, trace}  waiting: ms until the first holder's end, place, newest token
+--          {6, ...}                                       the same, but nobody listens to the owner's inbox on this node
 --          {3, left, rank, newest, holder, 0, trace}      denied, nothing was changed
 --          error KIND                                     in use as something else, nothing was changed
 -- Time     the server's

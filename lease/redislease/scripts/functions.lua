@@ -229,25 +229,22 @@ local function leave(reader)
   end
 end
 
--- grant makes the owner of a place a holder, and tells it. One whom nobody tells is gone, and taken out again. It is
--- told when the change is made: where that fails (while a slot moves, a lock without a holder can't be given one) the
--- script ends there, and nobody believes that he holds.
+-- grant makes the owner of a place a holder, and tells it. One whose inbox nobody listens to here is gone, and is passed
+-- over; it is told nothing, for what is published reaches those who listen at a replica as well. It is told when the
+-- change is made: where that fails (while a slot moves, a lock without a holder can't be given one) the script ends
+-- there, and nobody believes that he holds.
 local function grant(owner, form, ttl, size, contended)
-  local first, last = take(tonumber(size))
   local capital = string.upper(form)
+  if form == capital and not listens(owner) then
+    return
+  end
+  local first, last = take(tonumber(size))
   hold(owner, capital, tonumber(ttl))
   if passing ~= '' then
     tell(owner, 'trace ' .. owner .. ' 1 ' .. passing)
   end
   local heard = tell(owner, 'grant ' .. owner .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. (contended and 1 or 0))
-  if heard > 0 or form ~= capital then
-    told[owner] = contended and heard > 0
-  elseif capital == 'R' then
-    leave(owner)
-  else
-    redis.call('DEL', lock)
-    layout, writer, full = nil, nil, nil
-  end
+  told[owner] = contended and heard > 0
 end
 
 -- begin_reading lets in all readers that wait, whoever stands before them, if it is their turn: when a writer leaves
@@ -288,8 +285,8 @@ local function begin_reading(me, joining, reads, wrote)
   end
 end
 
--- advance passes the key on to the front of the queue while it can, up to the place of me. A grant that nobody
--- received belongs to a process that is gone: the next one's turn. joining: somebody will stand behind. reads: me does;
+-- advance passes the key on to the front of the queue while it can, up to the place of me. Where nobody listens the
+-- process is gone: the next one's turn. joining: somebody will stand behind. reads: me does;
 -- wrote: a writer has just left, or become a reader.
 local function advance(me, joining, reads, wrote)
   if wrote or not layout then
@@ -458,5 +455,7 @@ local function obtain(owner, form, ttl, size, waits, ask, age, traced)
   end
   local rank = join(owner, form, ttl, size, age, member, score)
   local heard = want(owner, ask)
-  return {2, left, rank, newest or newest_token(), holder, heard, trace}
+  -- Without shards the inbox is on the connection that the script came by.
+  local deaf = publish == 'SPUBLISH' and form == capital and not listens(owner)
+  return {deaf and 6 or 2, left, rank, newest or newest_token(), holder, heard, trace}
 end

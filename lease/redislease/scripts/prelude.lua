@@ -74,3 +74,13 @@ local function take(size, start)
   newest = floor + size
   return floor + 1, newest
 end
+
+-- listens says whether somebody on this very node has subscribed the inbox of the owner's process.
+local function listens(owner)
+  local id = string.match(owner, '^(.*):%d+$')
+  if not id then
+    return false -- a client of another make: it has no inbox
+  end
+  local counts = redis.call('PUBSUB', publish == 'PUBLISH' and 'NUMSUB' or 'SHARDNUMSUB', inbox .. id .. inbox_end)
+  return counts[2] > 0
+end

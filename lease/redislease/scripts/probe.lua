@@ -12,7 +12,8 @@ local scratch, publish = KEYS[1], ARGV[1]
 local heard = 0
 local failures = {}
 local function try(command, ...)
-  local result = redis.pcall(command, ...)
+  local name, sub = string.match(command, '^(%u+)|(%u+)$')
+  local result = sub and redis.pcall(name, sub, ...) or not sub and redis.pcall(command, ...)
   if type(result) == 'table' and result.err then
     failures[#failures + 1] = command
     failures[#failures + 1] = result.err
@@ -42,6 +43,7 @@ try('ZRANK', scratch, 'member')
 try('ZCARD', scratch)
 try('ZREM', scratch, 'member')
 try('TIME')
+try('PUBSUB|' .. (publish == 'PUBLISH' and 'NUMSUB' or 'SHARDNUMSUB'), scratch)
 try(publish, scratch, 'probe')
 table.insert(failures, 1, heard)
 return failures

@@ -19,6 +19,7 @@
 -- Returns  {5}                                            done, there was no next
 --          {1, first, last, contended, already}           next holds the lease; already: it did before, or 0
 --          {2, left, rank, newest, holder, heard, trace}  next waits
+--          {6, ...}                                       the same, but nobody listens to its inbox on this node
 --          error KIND                                     in use as something else, nothing was changed
 -- Time     the server's
 -- Retry    safe: touches its own owner only
@@ -44,7 +45,7 @@ if freed and ARGV[13] ~= '1' then
       id = nil -- the next has a place already: the long way knows what to do
     end
   end
-  if id then
+  if id and listens(head) then
     local first, last = take(tonumber(size))
     redis.call('ZREM', queue, front[1])
     local contended = (#front > 2 or successor ~= '') and 1 or 0
@@ -55,31 +56,28 @@ if freed and ARGV[13] ~= '1' then
     if trace ~= '' then
       redis.call(publish, channel, 'trace ' .. head .. ' 1 ' .. trace .. ' ' .. user_key)
     end
-    if redis.call(publish, channel, grant .. user_key) == 0 then
-      redis.call('HDEL', lock, head)
-    else
-      if successor == '' then
-        return {5}
-      end
-      local age, score, rank = tonumber(ARGV[14]), now(), 0
-      if age >= 0 then
-        score = score - age
-      elseif #front > 2 then
-        score = math.max(score, front[#front] + 1)
-      end
-      local place = ARGV[10] .. ARGV[11] .. '/' .. digits(math.max(1, tonumber(ARGV[12]))) .. ':' .. successor
-      for i = 3, #front, 2 do
-        local other = tonumber(front[i + 1])
-        if other < score or other == score and front[i] < place then
-          rank = rank + 1
-        end
-      end
-      redis.call('ZADD', queue, 'NX', digits(score), place)
-      if redis.call('PTTL', queue) < ARGV[11] * 7 / 8 then
-        redis.call('PEXPIRE', queue, ARGV[11])
-      end
-      return {2, tonumber(ttl), rank, last, head, 1} -- it has no trace yet
+    redis.call(publish, channel, grant .. user_key)
+    if successor == '' then
+      return {5}
     end
+    local age, score, rank = tonumber(ARGV[14]), now(), 0
+    if age >= 0 then
+      score = score - age
+    elseif #front > 2 then
+      score = math.max(score, front[#front] + 1)
+    end
+    local place = ARGV[10] .. ARGV[11] .. '/' .. digits(math.max(1, tonumber(ARGV[12]))) .. ':' .. successor
+    for i = 3, #front, 2 do
+      local other = tonumber(front[i + 1])
+      if other < score or other == score and front[i] < place then
+        rank = rank + 1
+      end
+    end
+    redis.call('ZADD', queue, 'NX', digits(score), place)
+    if redis.call('PTTL', queue) < ARGV[11] * 7 / 8 then
+      redis.call('PEXPIRE', queue, ARGV[11])
+    end
+    return {2, tonumber(ttl), rank, last, head, 1} -- it has no trace yet
   end
 end
 -- functions.lua
