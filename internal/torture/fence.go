@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/rpc"
+	"slices"
 	"sync"
 
 	"github.com/go-leasehold/leasehold/internal/history"
@@ -107,10 +108,17 @@ func (c *fenceCalls) Write(w Write, v *Verdict) error {
 // judgeWrites holds the store's log to the record of holds: nobody wrote behind somebody who had the lock after him, and nobody who had it last was refused.
 func judgeWrites(log []entry, events []history.Event) error {
 	had := map[history.ID]*history.Event{}
+	var shaken []*history.Event
 	for i := range events {
-		if e := &events[i]; e.What == history.Locked {
+		switch e := &events[i]; e.What {
+		case history.Locked:
 			had[e.Hold] = e
+		case history.Shaken:
+			shaken = append(shaken, e)
 		}
+	}
+	lost := func(hold *history.Event) bool { // its lease may have been lost before it was had, and the lock be another's
+		return slices.ContainsFunc(shaken, func(e *history.Event) bool { return hold.Token <= e.Token && e.Call <= hold.Return })
 	}
 	var wrong []error
 	last := map[string]history.ID{} // the hold whose write was accepted last
@@ -130,12 +138,12 @@ func judgeWrites(log []entry, events []history.Event) error {
 		}
 		switch {
 		case other == nil || other.Owner == now.Owner:
-		case w.Accepted && other.Call > now.Return:
+		case w.Accepted && other.Call > now.Return && !lost(other):
 			wrong = append(wrong, fmt.Errorf("key %q: the write of %s, token %d, was accepted behind that of %s, token %d, who had the lock after it",
 				w.Key, w.Hold, w.Token, other.Hold, other.Token))
 		case w.Accepted && other.Token == now.Token:
 			wrong = append(wrong, fmt.Errorf("key %q: %s and %s wrote with the same token %d", w.Key, w.Hold, other.Hold, w.Token))
-		case !w.Accepted && other.Return < now.Call:
+		case !w.Accepted && other.Return < now.Call && !lost(now):
 			wrong = append(wrong, fmt.Errorf("key %q: the write of %s, token %d, was refused because of %s, token %d, who had had the lock before it",
 				w.Key, w.Hold, w.Token, other.Hold, other.Token))
 		}

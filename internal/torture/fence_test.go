@@ -53,6 +53,14 @@ func TestWritesAreJudged(t *testing.T) {
 			"was refused because of 1", []entry{write("1", 7, true, ""), write("2", 5, false, "1")},
 			[]history.Event{locked("1", 7, 1, 2), locked("2", 5, 3, 4)},
 		},
+		"the newest of a lease that may have been lost": {
+			"", []entry{write("1", 7, true, ""), write("2", 5, false, "1")},
+			[]history.Event{locked("1", 7, 1, 2), locked("2", 5, 3, 4), {What: history.Shaken, Token: 6, Call: 1, Return: 2}},
+		},
+		"one that came behind that of a lease that may have been lost": {
+			"", []entry{write("2", 5, true, ""), write("1", 7, true, "2")},
+			[]history.Event{locked("1", 7, 1, 2), locked("2", 5, 3, 4), {What: history.Shaken, Token: 6, Call: 1, Return: 2}},
+		},
 		"two with one token": {
 			"the same token 7", []entry{write("1", 7, true, ""), write("2", 7, true, "1")},
 			[]history.Event{locked("1", 7, 1, 2), locked("2", 7, 3, 4)},
