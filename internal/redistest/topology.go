@@ -298,3 +298,16 @@ func (t *Topology) takenOver(from *Server) bool {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+// ReplicaOf is the replica of a primary; nil: it has none at the moment.
+func (t *Topology) ReplicaOf(primary *Server) *Server {
+	if t.kind == Cluster {
+		return t.replicaOf(primary)
+	}
+	for _, s := range t.servers {
+		if s != primary {
+			return s
+		}
+	}
+	return nil
+}
