@@ -30,6 +30,16 @@ test: redis-server fmt-check vet tidy-check build-alone ## All tests of all modu
 		(cd $$module && $(GO) test $(TESTFLAGS) -count=$(COUNT) ./...); \
 	done
 
+# Each suite on each of them. The tests that need a single server by nature have one.
+TOPOLOGIES ?= tls sentinel cluster
+.PHONY: test-topologies
+test-topologies: redis-server ## The suites of stores, coordinator, rwlock and segment on TLS, Sentinel and a cluster; eight minutes
+	@for topology in $(TOPOLOGIES); do \
+		echo "LEASEHOLD_TOPOLOGY=$$topology go test $(TESTFLAGS)"; \
+		LEASEHOLD_TOPOLOGY=$$topology $(GO) test $(TESTFLAGS) -count=$(COUNT) ./lease/redislease -run 'Conformance|Topolog'; \
+		LEASEHOLD_TOPOLOGY=$$topology $(GO) test $(TESTFLAGS) -count=$(COUNT) ./coordinator ./rwlock ./segment; \
+	done
+
 # The test has its own modules, outside of the workspace: see internal/jaegertest/doc.go.
 .PHONY: test-jaeger
 test-jaeger: redis-server $(JAEGER) ## Traces of real processes in a real Jaeger; builds Jaeger once, which takes minutes

@@ -11,7 +11,7 @@ import (
 
 // An ended context leaves a grace to hand over what is held, and so it does where nothing is: the store says good-bye.
 func TestCloseWithAnEndedContextAndNothingHeld(t *testing.T) {
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	for range 20 {

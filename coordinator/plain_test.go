@@ -21,7 +21,7 @@ import (
 const plainHangs = 20 * time.Second
 
 func TestPlainIsSharedAndClosed(t *testing.T) {
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	c, err := New(s.Option())
 	require.NoError(t, err)
 	clients := make(chan rueidis.Client, 16)
@@ -52,7 +52,7 @@ func TestPlainIsSharedAndClosed(t *testing.T) {
 
 // TestPlainWhileClosing: refused to who asks, and open for who has it, as long as a hold lasts.
 func TestPlainWhileClosing(t *testing.T) {
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	c, err := New(s.Option())
 	require.NoError(t, err)
 	plain, err := c.Plain()
@@ -119,7 +119,7 @@ func TestPlainThatCannotDialIsUnavailable(t *testing.T) {
 }
 
 func TestWatchTellsOfAChangeByPlain(t *testing.T) {
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	c := redisProcess(t, s)
 	plain, err := c.Plain()
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestWatchTellsOfAChangeByPlain(t *testing.T) {
 }
 
 func TestOtherStoresNeedRedis(t *testing.T) {
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	refusing := func(change func(*rueidis.ClientOption)) *Coordinator {
 		option := server.Option()
 		change(&option)
@@ -186,7 +186,7 @@ func TestOtherStoresNeedRedis(t *testing.T) {
 }
 
 func TestBadArgumentsOfWatchAndTracked(t *testing.T) {
-	c := redisProcess(t, redistest.Start(t))
+	c := redisProcess(t, redistest.Alone(t))
 	plain, err := c.Plain()
 	require.NoError(t, err)
 	_, err = c.Watch("k", nil)
@@ -205,7 +205,7 @@ func TestBadArgumentsOfWatchAndTracked(t *testing.T) {
 }
 
 func TestSettingsAreWhatWasAskedFor(t *testing.T) {
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	store, err := redislease.New(server.Option(), redislease.Config{Prefix: "own:"})
 	require.NoError(t, err)
 	opts := []Option{

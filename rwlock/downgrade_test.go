@@ -19,7 +19,7 @@ import (
 // too, until the last reader is out.
 func TestDowngradeLetsReadersInEverywhereAndWritersNowhere(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	a, b, d := process(t, s), process(t, s), process(t, s)
 	la, lb, ld := rwlock.New(a, "k"), rwlock.New(b, "k"), rwlock.New(d, "k")
 	w := write(t, la)
@@ -57,7 +57,7 @@ func TestDowngradeLetsReadersInEverywhereAndWritersNowhere(t *testing.T) {
 // A key that nobody else wants is downgraded in Redis as well: whoever comes later may read at once.
 func TestDowngradeIsToldThoughNobodyWaits(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	a, b := process(t, s), process(t, s)
 	w := write(t, rwlock.New(a, "k"))
 	owner := keyOf(t, a).Owner

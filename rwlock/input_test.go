@@ -122,7 +122,7 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 // Limits that are met are no error, on Redis either.
 func TestGoodKeysAndOptions(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	c := process(t, s)
 	for _, key := range []string{"k", " ", "\x00", "a{b}c", "{}", "}{", "\xff\xfe", strings.Repeat("k", coordinator.MaxKey), "lock:~queue{k}k"} {
 		for use, call := range calls(rwlock.New(c, key)) {

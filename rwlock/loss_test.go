@@ -73,7 +73,7 @@ func over(t testing.TB, h rwlock.Hold) {
 // A read hold ends when its lease is taken away, however it came to be, whether its context was asked for or not.
 func TestReadHoldEndsWhenItsLeaseIsTakenAway(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	for cause, take := range map[string]func(t *testing.T, other *coordinator.Coordinator){
 		"deleted": func(t *testing.T, _ *coordinator.Coordinator) { s.Do(t, "DEL", "lock:k") },
 		"flushed": func(t *testing.T, _ *coordinator.Coordinator) { s.Do(t, "FLUSHALL") },

@@ -5,13 +5,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/go-leasehold/leasehold/internal/faults"
+	"github.com/go-leasehold/leasehold/internal/redistest"
 )
-
-// roles are what this test binary can be as a child. Each file adds its own in an init.
-var roles = faults.Roles{}
 
 func TestMain(m *testing.M) {
 	// The client asks a server once whether it is a cluster, and leaves a goroutine asleep for a moment.
-	faults.Main(m, roles, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	redistest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }

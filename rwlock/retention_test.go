@@ -128,7 +128,7 @@ func TestKeptReadLeaseIsGivenUpAtOnceOnAWant(t *testing.T) {
 // The same on Redis, where leases of an hour could not come free in another way.
 func TestKeptReadLeasesAreGivenUpOnRedis(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	hours := []coordinator.Option{coordinator.WithTTL(time.Hour), coordinator.WithSharedRetention(24 * time.Hour), coordinator.WithRetention(24 * time.Hour)}
 	a, b, d := process(t, s, hours...), process(t, s, hours...), process(t, s, hours...)
 	for range 5 {

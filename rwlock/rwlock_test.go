@@ -21,7 +21,7 @@ import (
 func TestReadersOfAProcessCostNoCommandAfterTheFirst(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	c := process(t, s, coordinator.WithSharedRetention(time.Hour), coordinator.WithTTL(time.Hour))
 	l := rwlock.New(c, "k")
 	unlock(t, passing(t, c, l))
@@ -55,7 +55,7 @@ func TestReadersOfAProcessCostNoCommandAfterTheFirst(t *testing.T) {
 
 func TestWriterEntersAgainstSteadyReaders(t *testing.T) {
 	ctx := t.Context()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	stop := make(chan struct{})
 	done := make(chan struct{})
 	n := 0
@@ -101,7 +101,7 @@ func TestWriterEntersAgainstSteadyReaders(t *testing.T) {
 // All readers are in at the same time, and Redis knows of one a process, whichever way they came in.
 func TestReadersOfAllProcessesAreInsideTogether(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	var processes []*coordinator.Coordinator
 	var inside []rwlock.Hold
 	for range 3 {
@@ -161,7 +161,7 @@ func TestReadersOfAllProcessesAreInsideTogether(t *testing.T) {
 // as well.
 func TestWriterIsAloneInAllProcesses(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	var left, right int       // equal, but while somebody writes
 	var newest uint64         // the token of the last write
 	var readers atomic.Int32  // inside
@@ -226,7 +226,7 @@ func TestWriterIsAloneInAllProcesses(t *testing.T) {
 // A process with the write lease serves its readers and writers under it.
 func TestWriteLeaseServesTheReadersOfItsProcess(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	c := process(t, s, coordinator.WithRetention(time.Hour), coordinator.WithTTL(time.Hour))
 	l := rwlock.New(c, "k")
 	unlock(t, write(t, l))

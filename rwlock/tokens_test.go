@@ -20,7 +20,7 @@ import (
 // is right under it for ever.
 func TestCopyIsRightForAsLongAsTheTokenIs(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	var value int // what is locked
 	var newest uint64
 	var fresh, stale atomic.Int32

@@ -18,7 +18,7 @@ import (
 // wait for the next writer, also where that one came before some of them.
 func TestReadersBehindAWriterComeInTogether(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	a, b, d := process(t, s), process(t, s), process(t, s)
 	watcher := process(t, s)
 	w := write(t, rwlock.New(a, "k"))
@@ -84,7 +84,7 @@ func TestReadersOnBothSidesOfAWaitingWriter(t *testing.T) {
 // A writer that waits anywhere stops new readers everywhere; those inside stay as long as they like.
 func TestAWaitingWriterStopsNewReadersEverywhere(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	a, b, d := process(t, s), process(t, s), process(t, s)
 	newcomer := process(t, s)
 	ra, rb := passing(t, a, rwlock.New(a, "k")), read(t, rwlock.New(b, "k"))
@@ -195,7 +195,7 @@ func TestAnOwnerReadsAgainThoughAWriterWaits(t *testing.T) {
 // A key is a mutex or a read/write lock, not both at a time, within a process and between two.
 func TestKeyOfTheOtherKind(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	a, b := process(t, s), process(t, s)
 	for _, c := range []*coordinator.Coordinator{a, b} {
 		l := rwlock.New(c, "k")

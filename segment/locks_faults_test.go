@@ -20,7 +20,7 @@ import (
 // A server that has forgotten its scripts is told them again.
 func TestForgottenScripts(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	l := segment.NewLocks(lockProcess(t, s), "cart", 16)
 	for range 3 {
 		s.Do(t, "SCRIPT", "FLUSH")

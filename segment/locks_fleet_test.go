@@ -82,7 +82,7 @@ func TestProcessesWithAnotherNumberAreRefused(t *testing.T) {
 
 func TestAnotherNumberIsRefusedByEveryUse(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	a, b := segment.NewLocks(lockProcess(t, s), "cart", 16), segment.NewLocks(lockProcess(t, s), "cart", 64)
 	free(t, take(t, a, "user"))
 	for use, call := range uses(b) {
@@ -295,7 +295,7 @@ func TestALostNoteIsNoticed(t *testing.T) {
 
 func TestANoteThatIsChangedIsNoticed(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	l := segment.NewLocks(lockProcess(t, s), "cart", 16)
 	set := func(value string) {
 		s.Do(t, "SET", note("cart"), value)
@@ -335,7 +335,7 @@ func TestANoteThatIsChangedIsNoticed(t *testing.T) {
 // A handle with the wrong number does not trouble those of the same process that have the right one.
 func TestHandlesOfOneProcessThatDisagree(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	c := lockProcess(t, s)
 	right, wrong := segment.NewLocks(c, "cart", 16), segment.NewLocks(c, "cart", 64)
 	free(t, take(t, right, "user"))
@@ -349,7 +349,7 @@ func TestHandlesOfOneProcessThatDisagree(t *testing.T) {
 // Without client-side caching nobody tells of changes: all else is the same.
 func TestWithoutClientSideCaching(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	for name, change := range map[string]func(*rueidis.ClientOption){
 		"DisableCache": func(o *rueidis.ClientOption) { o.DisableCache = true },
 		"RESP2":        func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true },

@@ -118,7 +118,7 @@ func TestLocksWithoutACoordinator(t *testing.T) {
 // Limits that are met are no error.
 func TestGoodHandles(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	c := lockProcess(t, s)
 	for _, n := range []int{1, 2, 3} {
 		l := segment.NewLocks(c, strings.Repeat("n", segment.MaxName-n)+strings.Repeat("{", n), n,
@@ -131,7 +131,7 @@ func TestGoodHandles(t *testing.T) {
 
 func TestLocksOfAClosedCoordinator(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	for _, asked := range []bool{true, false} {
 		c, err := coordinator.New(s.Option())
 		require.NoError(t, err)

@@ -86,7 +86,7 @@ func TestNamesOnceUsedAreForgotten(t *testing.T) {
 // Nothing is left of a coordinator that is gone, and nothing of ours keeps it.
 func TestNothingIsLeftOfCoordinators(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	server := memlease.NewServer()
 	defer server.Close()
 	use := func(c *coordinator.Coordinator, err error) weak.Pointer[coordinator.Coordinator] {

@@ -74,7 +74,7 @@ func TestTheSameRoutingKeyExcludesInMemory(t *testing.T) {
 
 func TestTheSameRoutingKeyExcludesOnRedis(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	excludes(t, []*coordinator.Coordinator{lockProcess(t, s), lockProcess(t, s), lockProcess(t, s)}, 60)
 }
 
@@ -210,7 +210,7 @@ func TestLockAllIsAllOrNone(t *testing.T) {
 
 func TestTwoLockAllsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.Alone(t)
 	var both inside
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.Context(), lockPatience)

@@ -18,7 +18,7 @@ import (
 // behindProxy is a stock in a process behind a proxy, that has been used, so that the server knows its scripts.
 func behindProxy(t *testing.T, conf Config, units int64) (*Stock, *faults.Proxy) {
 	t.Helper()
-	proxy := faults.NewProxy(t, redistest.Shared(t).Addr())
+	proxy := faults.NewProxy(t, redistest.SharedServer(t).Addr())
 	s := opened(t, processAt(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr()}}, coordinator.WithUnavailableAfter(hangs)),
 		redistest.Prefix(t), conf)
 	require.NoError(t, s.Load(t.Context(), units))

@@ -59,7 +59,7 @@ func TestKeysOfASegmentShareATag(t *testing.T) {
 // TestAwkwardNames: stocks of such names side by side don't touch each other.
 func TestAwkwardNames(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	c := processAt(t, server.Option())
 	stocks := map[string]*Stock{}
 	for i, name := range awkward {

@@ -23,7 +23,7 @@ type page struct {
 
 func (w *world) page(i int) (*page, error) {
 	k := newKeys(w.processes[0].stock.settings.KeyPrefix, w.name, i)
-	m := w.server.Do(w.t, "EVAL", dump, "0", k.stem, k.tag)
+	m := w.server.Do(w.t, "EVAL", dump, "1", k.books, k.stem, k.tag)
 	all, err := m.ToArray()
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func limited(t *testing.T, server *redistest.Server, user string, more ...string
 // TestUserWithTheRights can do all there is.
 func TestUserWithTheRights(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	s := limited(t, server, "seller", Commands...)
 	ctx := t.Context()
 	require.NoError(t, s.Load(ctx, 10))
@@ -78,7 +78,7 @@ func TestUserWithTheRights(t *testing.T) {
 // TestUserWithoutTheRights is told so by the first use, before anything is changed.
 func TestUserWithoutTheRights(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	s := limited(t, server, "locksmith")
 	err := s.Load(t.Context(), 10)
 	require.ErrorIs(t, err, coordinator.ErrUnavailable)

@@ -248,7 +248,7 @@ func randomBatch(random *rand.Rand) (b batch, twice bool) {
 // TestScriptsAreForgotten in the middle of a sale: the server is told them again.
 func TestScriptsAreForgotten(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	s := opened(t, processAt(t, server.Option()), "stock", Config{Segments: 4})
 	require.NoError(t, s.Load(t.Context(), 2000))
 	done := make(chan struct{})
@@ -286,7 +286,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 func TestFullServer(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int64{0, 50} {
-		server := redistest.Start(t)
+		server := redistest.Alone(t)
 		s := opened(t, processAt(t, server.Option(), coordinator.WithUnavailableAfter(100*time.Millisecond)), "stock",
 			Config{Segments: 2, PerUser: limit})
 		require.NoError(t, s.Load(t.Context(), 100))

@@ -155,7 +155,7 @@ func TestSoldOutNoMore(t *testing.T) {
 // TestSoldOutEndsByNotice: what another process gives back is told, and not found out by looking.
 func TestSoldOutEndsByNotice(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	first := opened(t, processAt(t, server.Option()), "stock", Config{Segments: 3})
 	first.sold.every = 24 * time.Hour // it never looks
 	require.NoError(t, first.Load(t.Context(), 3))

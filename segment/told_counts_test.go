@@ -156,7 +156,7 @@ func TestOrderThatWaitsForAnAttemptIsCountedOnce(t *testing.T) {
 func TestKnownAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t, named)
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	c := processAt(t, server.Option(), m.option())
 	told := func() int64 { // how many orders were told that it is sold out; the stock goes out of use
 		s, other := opened(t, c, "gone", Config{Segments: 2}), opened(t, c, "there", Config{Segments: 1})
@@ -324,7 +324,7 @@ func TestABrokenMeterStopsNoOrder(t *testing.T) {
 // TestWatchedAnswersCostNothingMore: what is answered with no command, and counted all the same.
 func TestWatchedAnswersCostNothingMore(t *testing.T) {
 	m := newMeter(t, named)
-	server := redistest.Start(t)
+	server := redistest.Alone(t)
 	s := opened(t, processAt(t, server.Option(), m.option()), "gone", Config{Segments: 1})
 	require.NoError(t, s.Load(t.Context(), 1))
 	drain(t, s)

@@ -29,7 +29,7 @@ func (s *Server) Client(t testing.TB) rueidis.Client {
 
 func (s *Server) newClient() (rueidis.Client, error) {
 	option := s.Option()
-	option.ForceSingleClient = true // of a cluster too: this very server is meant
+	option.ForceSingleClient = s.whole == nil // of a cluster too: this very server is meant
 	option.DisableCache = true
 	option.PipelineMultiplex = -1
 	option.Dialer.KeepAlive = -1 // no background PING, which would be counted by Commands
@@ -52,6 +52,9 @@ func (s *Server) Do(t testing.TB, args ...string) rueidis.RedisMessage {
 func (s *Server) DoErr(args ...string) (rueidis.RedisMessage, error) {
 	if len(args) == 0 {
 		panic("redistest: Do needs a command")
+	}
+	if s.whole != nil {
+		return s.whole.do(args)
 	}
 	admin, err := s.adminClient()
 	if err != nil {
@@ -84,6 +87,7 @@ func (s *Server) adminClient() (rueidis.Client, error) {
 // which counts the calls inside scripts too), its own probes left out: the difference of two readings is what
 // everybody else did in between.
 func (s *Server) Commands() int64 {
+	s.requireOne("Commands")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running()
@@ -109,6 +113,13 @@ func (s *Server) Commands() int64 {
 // Keys returns the sorted names of the keys that match pattern, expired ones left out.
 func (s *Server) Keys(t testing.TB, pattern string) []string {
 	t.Helper()
+	if s.whole != nil {
+		var all []string
+		for _, one := range s.whole.Primaries() {
+			all = append(all, one.Keys(t, pattern)...)
+		}
+		return sorted(all)
+	}
 	message := s.Do(t, "KEYS", pattern)
 	keys, err := message.AsStrSlice()
 	if err != nil {

@@ -42,6 +42,7 @@ type Server struct {
 	secret *tls.Config // where it speaks TLS only
 	config string      // a Sentinel's file; empty: it is none
 	master string      // host:port of the one it starts as a replica of, if any
+	whole  *Topology   // set: it stands for all of them, see [Shared]
 
 	mu     sync.Mutex
 	proc   *childproc.Process // nil while killed
@@ -158,10 +159,16 @@ func (s *Server) awaitAnswer(proc *childproc.Process) error {
 }
 
 // Addr returns host:port.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string {
+	s.requireOne("Addr")
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+}
 
 // Option returns what a client needs to reach the server.
 func (s *Server) Option() rueidis.ClientOption {
+	if s.whole != nil {
+		return s.whole.Option()
+	}
 	return rueidis.ClientOption{InitAddress: []string{s.Addr()}, Password: s.password(), TLSConfig: s.secret}
 }
 
@@ -180,6 +187,7 @@ func (s *Server) password() string {
 
 // Kill kills the server as a crash would (SIGKILL) and waits until it is gone. Everything in it is lost.
 func (s *Server) Kill() {
+	s.requireOne("Kill")
 	s.mu.Lock()
 	proc, admin := s.proc, s.admin
 	s.proc, s.admin = nil, nil
@@ -204,6 +212,7 @@ func (s *Server) Restart() {
 
 // Pause freezes the server (SIGSTOP): connections stay open and nothing is answered, as on a hung machine.
 func (s *Server) Pause() {
+	s.requireOne("Pause")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.running().Stop(); err != nil {
@@ -248,7 +257,13 @@ func (s *Server) Output() string {
 }
 
 // Stop ends the server for good.
-func (s *Server) Stop() { s.Kill() }
+func (s *Server) Stop() {
+	if s.whole != nil {
+		s.whole.Stop()
+		return
+	}
+	s.Kill()
+}
 
 // resumeIfPaused lets clients be closed in good order while a test left the server paused.
 func (s *Server) resumeIfPaused() {

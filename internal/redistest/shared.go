@@ -8,35 +8,68 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-// shared is the one server of this test binary, started by the first test that asks for it.
+// shared are the servers of this test binary, started by the first test that asks for one.
 var shared struct {
-	mu     sync.Mutex
-	server *Server
-	err    error
-	dir    string
+	mu      sync.Mutex
+	servers map[Kind]*Server
+	err     error
+	dirs    []string
 }
 
 // Shared returns the test binary's common server. Tests that use it run beside each other: each keeps to keys
 // below its own [Prefix] and does nothing to the server as a whole (FLUSHALL, CONFIG SET, Pause, Kill). The
-// package's TestMain has to end with [Main].
+// package's TestMain has to end with [Main]. What it returns can stand for a whole topology, see [Alone].
 func Shared(t testing.TB) *Server {
+	t.Helper()
+	return SharedOf(t, chosen())
+}
+
+// SharedServer is [Shared] for a test that needs a single server.
+func SharedServer(t testing.TB) *Server {
+	t.Helper()
+	return SharedOf(t, Single)
+}
+
+// SharedOf is [Shared] for a test that names the kind of topology itself.
+func SharedOf(t testing.TB, kind Kind) *Server {
 	t.Helper()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if shared.server == nil && shared.err == nil {
-		//nolint:usetesting // the server outlives the test that asks for it first
-		if shared.dir, shared.err = os.MkdirTemp("", "redistest"); shared.err == nil {
-			shared.server, shared.err = Launch(shared.dir)
-		}
+	if shared.servers[kind] == nil && shared.err == nil {
+		shared.err = launchShared(kind)
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	return shared.server
+	return shared.servers[kind]
+}
+
+// launchShared needs shared.mu.
+func launchShared(kind Kind) error {
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		return err
+	}
+	shared.dirs = append(shared.dirs, dir)
+	server := &Server{}
+	if kind == Single {
+		server, err = Launch(dir)
+	} else {
+		server.whole, err = LaunchTopology(dir, kind, time.Minute)
+	}
+	if err != nil {
+		return err
+	}
+	if shared.servers == nil {
+		shared.servers = map[Kind]*Server{}
+	}
+	shared.servers[kind] = server
+	return nil
 }
 
 // Main runs a package's tests, ends the shared server and then fails if goroutines were left behind:
@@ -46,7 +79,7 @@ func Main(m *testing.M, options ...goleak.Option) {
 	code := m.Run()
 	stopShared()
 	if code == 0 {
-		if err := goleak.Find(options...); err != nil {
+		if err := goleak.Find(append(options, ClientsOwn()...)...); err != nil {
 			fmt.Fprintf(os.Stderr, "goroutines left behind by the tests: %v\n", err)
 			code = 1
 		}
@@ -54,15 +87,21 @@ func Main(m *testing.M, options ...goleak.Option) {
 	os.Exit(code)
 }
 
+// ClientsOwn are the goroutines that a client of a cluster leaves for five seconds, to close connections that it
+// does not need any more. Nothing can end them sooner.
+func ClientsOwn() []goleak.Option {
+	return []goleak.Option{goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2")}
+}
+
 func stopShared() {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if shared.server != nil {
-		shared.server.Stop()
-		shared.server = nil
+	for _, server := range shared.servers {
+		server.Stop()
 	}
-	if shared.dir != "" {
-		_ = os.RemoveAll(shared.dir) // a temporary directory; the tests' verdict does not hang on it
+	shared.servers = nil
+	for _, dir := range shared.dirs {
+		_ = os.RemoveAll(dir) // temporary directories; the tests' verdict does not hang on them
 	}
 }
 

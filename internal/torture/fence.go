@@ -108,17 +108,19 @@ func (c *fenceCalls) Write(w Write, v *Verdict) error {
 // judgeWrites holds the store's log to the record of holds: nobody wrote behind somebody who had the lock after him, and nobody who had it last was refused.
 func judgeWrites(log []entry, events []history.Event) error {
 	had := map[history.ID]*history.Event{}
-	var shaken []*history.Event
+	var losses []*history.Event
 	for i := range events {
 		switch e := &events[i]; e.What {
 		case history.Locked:
 			had[e.Hold] = e
-		case history.Shaken:
-			shaken = append(shaken, e)
+		case history.Shaken, history.Deleted:
+			losses = append(losses, e)
 		}
 	}
 	lost := func(hold *history.Event) bool { // its lease may have been lost before it was had, and the lock be another's
-		return slices.ContainsFunc(shaken, func(e *history.Event) bool { return hold.Token <= e.Token && e.Call <= hold.Return })
+		return slices.ContainsFunc(losses, func(e *history.Event) bool {
+			return hold.Token <= e.Token && e.Call <= hold.Return && (e.Key == "" || e.Key == hold.Key)
+		})
 	}
 	var wrong []error
 	last := map[string]history.ID{} // the hold whose write was accepted last

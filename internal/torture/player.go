@@ -19,6 +19,7 @@ import (
 	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/internal/faults"
 	"github.com/go-leasehold/leasehold/internal/history"
+	"github.com/go-leasehold/leasehold/internal/redistest"
 )
 
 // patience is how long what has to end may take: so long that only a hang reaches it.
@@ -36,7 +37,7 @@ type player struct {
 
 // Play is the role of a process; its argument is an order.
 func Play(args []string) {
-	p := &player{}
+	p, before := &player{}, goleak.IgnoreCurrent()
 	orExit(json.Unmarshal([]byte(args[0]), &p.order))
 	file, err := os.Create(p.order.Record)
 	orExit(err)
@@ -70,7 +71,9 @@ func Play(args []string) {
 	late.Stop()
 	orExit(p.rec.Err())
 	orExit(file.Close())
-	orExit(goleak.Find(goleak.IgnoreCurrent())) // this one, and who hears the parent
+	orExit(goleak.Find(append(redistest.ClientsOwn(), before,
+		// What a client leaves that lost its first connection: it sleeps for a second at most.
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))...))
 	faults.Say("closed %d", p.c.Snapshot().Stats.Passed)
 }
 

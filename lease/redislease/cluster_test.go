@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-leasehold/leasehold/internal/redistest"
 	"github.com/go-leasehold/leasehold/lease"
-	"github.com/go-leasehold/leasehold/lease/leasetest"
 	"github.com/go-leasehold/leasehold/lease/redislease"
 )
 
@@ -24,20 +23,6 @@ func startCluster(t testing.TB) *redistest.Server {
 		require.Contains(c, info, "cluster_state:ok")
 	})
 	return server
-}
-
-// TestConformanceOnACluster: of one node, so that slots matter and nodes do not.
-func TestConformanceOnACluster(t *testing.T) {
-	skipIfShort(t)
-	server := startCluster(t)
-	leasetest.Run(t, func(testing.TB) leasetest.Env {
-		return leasetest.Env{
-			NewStore: func(t testing.TB) lease.Store {
-				return newPeer(t, server.Option(), redislease.Config{}).Store
-			},
-			Delete: func(key string) { server.Do(t, "DEL", lockName(key)) },
-		}
-	})
 }
 
 func TestInboxOfEachSlotInUse(t *testing.T) {

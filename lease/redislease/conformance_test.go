@@ -20,15 +20,19 @@ const foreign = "somebody's data"
 // newEnv makes environments on the shared server; a test that flushes gets one of
 // its own.
 func newEnv(change func(*rueidis.ClientOption), cfg redislease.Config) func(t testing.TB) leasetest.Env {
+	return newEnvOn(redistest.Single, change, cfg)
+}
+
+func newEnvOn(kind redistest.Kind, change func(*rueidis.ClientOption), cfg redislease.Config) func(t testing.TB) leasetest.Env {
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	return func(t testing.TB) leasetest.Env {
 		env := leasetest.Env{}
 		var server *redistest.Server
 		if strings.Contains(t.Name(), "Flush") {
-			server = redistest.Start(t)
+			server = redistest.AloneOn(t, kind)
 			env.Flush = func() { server.Do(t, "FLUSHALL") }
 		} else {
-			server = redistest.Shared(t)
+			server = redistest.SharedOf(t, kind)
 		}
 		prefix := cfg.Prefix
 		if prefix == "" {
@@ -74,6 +78,35 @@ func TestConformanceWithoutTracking(t *testing.T) {
 
 func TestConformanceUnderRESP2(t *testing.T) {
 	leasetest.Run(t, newEnv(func(o *rueidis.ClientOption) { o.AlwaysRESP2 = true }, redislease.Config{}))
+}
+
+// TestConformanceOnTopologies: through TLS as a user that has no more than the rights that locks need, through Sentinels, and on a cluster
+// of several nodes.
+func TestConformanceOnTopologies(t *testing.T) {
+	skipIfShort(t)
+	for _, kind := range []redistest.Kind{redistest.TLS, redistest.Sentinel, redistest.Cluster} {
+		t.Run(string(kind), func(t *testing.T) {
+			leasetest.Run(t, func(t testing.TB) leasetest.Env {
+				return newEnvOn(kind, asUser(t, kind), redislease.Config{})(t)
+			})
+		})
+	}
+}
+
+// asUser has clients of a server with TLS be a user that can lock, and nothing else.
+func asUser(t testing.TB, kind redistest.Kind) func(*rueidis.ClientOption) {
+	t.Helper()
+	if kind != redistest.TLS {
+		return func(*rueidis.ClientOption) {}
+	}
+	return func(o *rueidis.ClientOption) {
+		operator, err := rueidis.NewClient(*o)
+		require.NoError(t, err)
+		defer operator.Close()
+		rule := append(strings.Fields(redislease.ACLRule("app", "lock:")), ">secret")
+		require.NoError(t, operator.Do(t.Context(), operator.B().Arbitrary(rule...).Build()).Error())
+		o.Username, o.Password = "app", "secret"
+	}
 }
 
 // skipIfShort leaves the plain and the RESP2 runs of the suite to short tests.
