@@ -30,8 +30,9 @@ func newConns() *conns {
 
 type conn struct {
 	net.Conn
-	owner *conns
-	why   atomic.Pointer[error] // it was dropped for
+	owner   *conns
+	address string                // that was dialled
+	why     atomic.Pointer[error] // it was dropped for
 }
 
 // Read reads, and says why not where the connection was dropped.
@@ -86,7 +87,7 @@ func (c *conns) wrap(opt *rueidis.ClientOption) {
 		if err != nil {
 			return nil, &dialError{address, err}
 		}
-		return c.add(inner, era)
+		return c.add(inner, address, era)
 	}
 }
 
@@ -143,14 +144,14 @@ func (c *conns) renew() {
 	c.drop(net.ErrClosed)
 }
 
-func (c *conns) add(inner net.Conn, era int) (net.Conn, error) {
+func (c *conns) add(inner net.Conn, address string, era int) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || era != c.era {
 		_ = inner.Close()
 		return nil, net.ErrClosed
 	}
-	wrapped := &conn{Conn: inner, owner: c}
+	wrapped := &conn{Conn: inner, owner: c, address: address}
 	c.open[wrapped] = struct{}{}
 	return wrapped, nil
 }
@@ -158,16 +159,24 @@ func (c *conns) add(inner net.Conn, era int) (net.Conn, error) {
 // drop closes the connections that are open now; the client opens others. What
 // was under way on them fails with why.
 func (c *conns) drop(why error) {
+	c.dropSome(why, func(string) bool { return true })
+}
+
+// dropSome is drop for those that lead to some addresses; it says how many there were.
+func (c *conns) dropSome(why error, to func(address string) bool) int {
 	c.mu.Lock()
-	open := make([]*conn, 0, len(c.open))
+	var some []*conn
 	for wrapped := range c.open {
-		open = append(open, wrapped)
+		if to(wrapped.address) {
+			some = append(some, wrapped)
+		}
 	}
 	c.mu.Unlock()
-	for _, wrapped := range open {
+	for _, wrapped := range some {
 		wrapped.why.CompareAndSwap(nil, &why)
 		_ = wrapped.Close()
 	}
+	return len(some)
 }
 
 // close drops all connections, and lets no other be opened.

@@ -117,7 +117,7 @@ func (s *Store) conclude(l *lane, c *call, results []rueidis.RedisResult, sent t
 	reply.Sent, reply.Resent = sent, resent
 	l.answer(c, reply.Reply, nil)
 	if reply.deaf && c.life == s.inbox.life.Load() {
-		s.misplaced()
+		s.mover.misplaced()
 	}
 }
 
@@ -146,15 +146,6 @@ func (s *Store) read(c *call, results []rueidis.RedisResult) (answered, error) {
 		}
 	}
 	return reply, nil
-}
-
-// misplaced closes the connections, so that inboxes are subscribed anew: one of them
-// is subscribed, and not at the server that hands the key over. On a cluster it
-// can be at a replica, where the client still believed the slot to be.
-func (s *Store) misplaced() {
-	if s.dropConnections(errMisplaced) {
-		s.log.Info("leasehold: an inbox is not subscribed where its grants come from; connecting anew", "addr", s.addr)
-	}
 }
 
 // suspect closes the connections when an answer shows that they lead to the

@@ -80,7 +80,7 @@ func TestBurstIsNotSilence(t *testing.T) {
 		defer l.end()
 		near, far := net.Pipe()
 		defer far.Close()
-		_, err := l.store.conns.add(near, 0)
+		_, err := l.store.conns.add(near, "", 0)
 		require.NoError(t, err)
 		answered := make(chan time.Duration, 10)
 		add := func() {

@@ -39,6 +39,7 @@ type Store struct {
 	invalidations pubsub.Invalidations
 	watchers      watchers // of single keys, for Watch
 	plain         *plain   // the client of Plain
+	mover         mover    // of inboxes, on a cluster
 
 	// Set by Open, before anything else is called, and fixed from then on.
 	id           string
@@ -92,6 +93,7 @@ func New(opt rueidis.ClientOption, cfg Config) (*Store, error) {
 		tailFrom: strconv.Itoa(len(named.helperName("queue", "")) + 1),
 	}
 	s.plain = newPlain(opt, multiplex)
+	s.mover.store = s
 	s.invalidations.Listen(s.watchers.invalidated)
 	s.conns.wrap(&opt)
 	opt.OnInvalidations = s.invalidations.Hook(opt.OnInvalidations)
@@ -218,6 +220,7 @@ func (s *Store) shut(ctx context.Context) error {
 	for _, l := range s.lanes {
 		l.abandon()
 	}
+	s.mover.close()
 	if closing := s.inbox.close(ctx); err == nil {
 		err = closing
 	}
