@@ -71,9 +71,7 @@ func Play(args []string) {
 	late.Stop()
 	orExit(p.rec.Err())
 	orExit(file.Close())
-	orExit(goleak.Find(append(redistest.ClientsOwn(), before,
-		// What a client leaves that lost its first connection: it sleeps for a second at most.
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))...))
+	orExit(goleak.Find(append(redistest.ClientsOwn(), before)...))
 	faults.Say("closed %d", p.c.Snapshot().Stats.Passed)
 }
 
