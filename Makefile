@@ -12,6 +12,10 @@ COUNT     ?= 1
 # One test binary for each core at most; the tests start servers and processes of their own.
 TESTFLAGS ?= -race -shuffle=on -timeout 8m
 DEMOFLAGS ?=
+# Of torture-run. A SEED of 0 is any.
+TORTURE   ?= single sentinel cluster
+MINUTES   ?= 5
+SEED      ?= 0
 BENCHFLAGS ?=
 LINTER    := bin/golangci-lint
 JAEGER    := bin/jaeger
@@ -140,8 +144,18 @@ cover: redis-server ## Coverage of the library's packages, in coverage.out
 	@$(GO) tool cover -func=coverage.out | tail -n 1
 
 .PHONY: torture
-torture: redis-server ## The fault rounds at full length; takes long
+torture: torture-rounds torture-run ## The fault rounds at full length, then torture-run; takes hours
+
+.PHONY: torture-rounds
+torture-rounds: redis-server ## The fault rounds at full length
 	LEASEHOLD_TORTURE=1 $(GO) test -race -count=$(COUNT) -timeout 4h ./...
+
+# A failure prints the seed, and where the history and a picture of it are.
+.PHONY: torture-run
+torture-run: redis-server ## Processes that lock at random under all faults at once, for MINUTES on each of TORTURE; SEED repeats a run
+	@for topology in $(TORTURE); do \
+		$(GO) test -race -count=1 -timeout 24h ./internal/torture -run 'TestTorture$$' -v -topology $$topology -minutes $(MINUTES) -seed $(SEED); \
+	done
 
 .PHONY: clean
 clean: ## Remove what was built here

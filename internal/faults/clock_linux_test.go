@@ -18,7 +18,7 @@ func TestClockOfAServerIsStepped(t *testing.T) { //nolint:paralleltest // it set
 		require.NoError(t, err)
 		seconds, err := time.ParseDuration(values[0] + "s")
 		require.NoError(t, err)
-		return time.Unix(int64(seconds/time.Second), 0).Sub(time.Now())
+		return time.Until(time.Unix(int64(seconds/time.Second), 0))
 	}
 	require.InDelta(t, 0, off().Seconds(), 5)
 	server.Do(t, "SET", "k", "v", "PX", "60000")

@@ -12,5 +12,5 @@
 // Everything is chosen by a seed, which is printed. The same seed makes the same faults in the same order; who wins which race is up
 // to the machine.
 //
-//	go test ./internal/torture -run TestTorture -topology cluster -minutes 30 -seed 7
+//	make torture-run TORTURE=cluster MINUTES=30 SEED=7
 package torture

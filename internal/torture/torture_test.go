@@ -37,8 +37,8 @@ func TestTorture(t *testing.T) {
 	}
 	for _, kind := range []redistest.Kind{redistest.Single, redistest.Sentinel, redistest.Cluster} {
 		t.Run(string(kind), func(t *testing.T) {
-			torture(t, kind, 1, 4*time.Second)
-			torture(t, kind, 0, 4*time.Second)
+			torture(t, kind, 1, 3*time.Second)
+			torture(t, kind, 0, 3*time.Second)
 		})
 	}
 }
