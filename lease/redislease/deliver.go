@@ -138,7 +138,7 @@ func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error
 		reply.Told = -1
 	}
 	if len(results) == 3 && results[1].Error() == nil {
-		if present, err := parsePresence(results[2]); err == nil {
+		if present, err := parsePresence(len(c.plan.watch), results[2]); err == nil {
 			reply.Watched, reply.Present = true, present
 		}
 	}

@@ -1,7 +1,10 @@
 package redislease
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -12,6 +15,49 @@ import (
 // statuses of the scripts' answers, as their headers have them.
 var statuses = [...]lease.Status{1: lease.Held, 2: lease.Waiting, 3: lease.Denied, 4: lease.Lost, 5: lease.Done}
 
+// may are the answers that a request can have.
+var may = map[lease.Op][]lease.Status{
+	lease.Acquire:   {lease.Held, lease.Waiting, lease.Denied},
+	lease.Release:   {lease.Done, lease.Held, lease.Waiting, lease.Denied},
+	lease.Renew:     {lease.Held, lease.Lost},
+	lease.Downgrade: {lease.Held, lease.Lost},
+	lease.Annotate:  {lease.Done, lease.Lost},
+}
+
+// lengths are how many values each of them comes with, a trace left out.
+var lengths = [...]int{1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
+
+// answer reads the values of a script's answer by their place. The first that is not what it
+// has to be is the error, and what is read after it is zero.
+type answer struct {
+	values []rueidis.RedisMessage
+	err    error
+}
+
+// number is one that is not negative.
+func (a *answer) number(i int) int64 {
+	if a.err != nil {
+		return 0
+	}
+	n, err := a.values[i].ToInt64()
+	if err == nil && n < 0 {
+		err = fmt.Errorf("the script's answer has %d in place %d", n, i)
+	}
+	if a.err = err; err != nil {
+		return 0
+	}
+	return n
+}
+
+// flag is a number that is 0 or 1.
+func (a *answer) flag(i int) bool {
+	n := a.number(i)
+	if n > 1 {
+		a.err = fmt.Errorf("the script's answer has %d in place %d, which is 0 or 1", n, i)
+	}
+	return n == 1
+}
+
 // parseReply reads a script's answer. An answer of another form is an error:
 // nothing is guessed. A trace that is none is left out, for nothing depends on it.
 func parseReply(op lease.Op, result rueidis.RedisResult) (reply lease.Reply, err error) {
@@ -19,24 +65,18 @@ func parseReply(op lease.Op, result rueidis.RedisResult) (reply lease.Reply, err
 	if err != nil {
 		return reply, err
 	}
-	number := func(i int) int64 {
-		if err != nil {
-			return 0
-		}
-		var n int64
-		if n, err = values[i].ToInt64(); err == nil && n < 0 {
-			err = fmt.Errorf("the script's answer has %d in place %d", n, i)
-		}
-		return n
-	}
 	if len(values) == 0 {
-		return reply, fmt.Errorf("the script's answer is empty")
+		return reply, errors.New("the script's answer is empty")
 	}
-	status := number(0)
-	if err != nil {
-		return reply, err
+	a := answer{values: values}
+	status := a.number(0)
+	if a.err != nil {
+		return reply, a.err
 	}
-	want := map[int64]int{1: 5, 2: 6, 3: 6, 4: 1, 5: 1}[status]
+	want := 0
+	if status < int64(len(lengths)) {
+		want = lengths[status]
+	}
 	if want == 6 && len(values) == 7 {
 		want = 7 // with a trace
 	}
@@ -44,33 +84,50 @@ func parseReply(op lease.Op, result rueidis.RedisResult) (reply lease.Reply, err
 		return reply, fmt.Errorf("the script's answer has status %d and %d values", status, len(values))
 	}
 	reply.Status = statuses[status]
+	if !slices.Contains(may[op], reply.Status) {
+		return lease.Reply{}, fmt.Errorf("the script's answer is %q, which is none to %v", reply.Status, op)
+	}
 	switch reply.Status {
 	case lease.Held:
-		reply.First, reply.Last = uint64(number(1)), uint64(number(2))
-		reply.Contended = number(3) == 1
-		if n := int(number(4)); op == lease.Renew || op == lease.Downgrade {
-			reply.Waiters = n
-		} else {
-			reply.Already = n == 1
-		}
-		if err == nil && (reply.Last < reply.First || reply.First == 0 != (reply.Last == 0)) {
-			err = fmt.Errorf("the script's answer has the tokens %d to %d", reply.First, reply.Last)
-		}
+		a.held(op, &reply)
 	case lease.Waiting, lease.Denied:
-		reply.Remaining = time.Duration(number(1)) * time.Millisecond
-		reply.Rank, reply.Token = int(number(2)), uint64(number(3))
-		if err == nil {
-			reply.Holder, err = values[4].ToString()
-		}
-		reply.Told = int(number(5))
-		if want == 7 {
-			reply.Trace = parseTraceOf(values[6])
-		}
+		a.waiting(&reply)
 	}
-	if err != nil {
-		return lease.Reply{}, err
+	if a.err != nil {
+		return lease.Reply{}, a.err
 	}
 	return reply, nil
+}
+
+func (a *answer) held(op lease.Op, reply *lease.Reply) {
+	reply.First, reply.Last = uint64(a.number(1)), uint64(a.number(2))
+	reply.Contended = a.flag(3)
+	if op == lease.Renew || op == lease.Downgrade {
+		reply.Waiters = int(a.number(4))
+	} else {
+		reply.Already = a.flag(4)
+	}
+	if a.err == nil && (reply.Last < reply.First || reply.First == 0 != (reply.Last == 0)) {
+		a.err = fmt.Errorf("the script's answer has the tokens %d to %d", reply.First, reply.Last)
+	}
+}
+
+func (a *answer) waiting(reply *lease.Reply) {
+	reply.Remaining = ofMillis(a.number(1))
+	reply.Rank, reply.Token = int(a.number(2)), uint64(a.number(3))
+	if a.err == nil {
+		reply.Holder, a.err = a.values[4].ToString()
+	}
+	reply.Told = int(a.number(5))
+	if len(a.values) == 7 {
+		reply.Trace = parseTraceOf(a.values[6])
+	}
+}
+
+// ofMillis is a number of milliseconds that a server told, or the longest time that there is: a key
+// can be given more by hand.
+func ofMillis(ms int64) time.Duration {
+	return time.Duration(min(ms, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
 // parseTraceOf reads the trace of a holder, or nothing.
@@ -82,13 +139,23 @@ func parseTraceOf(message rueidis.RedisMessage) string {
 }
 
 // parsePresence reads the answer of the look with tracking: whether one of
-// the fields is there.
-func parsePresence(result rueidis.RedisResult) (bool, error) {
+// the fields that were asked for is there.
+func parsePresence(fields int, result rueidis.RedisResult) (present bool, err error) {
 	values, err := result.ToArray()
-	for i := range values {
-		if !values[i].IsNil() {
-			return true, err
-		}
+	if err != nil {
+		return false, err
 	}
-	return false, err
+	if len(values) != fields {
+		return false, fmt.Errorf("the look has %d values, not %d", len(values), fields)
+	}
+	for i := range values {
+		if values[i].IsNil() {
+			continue
+		}
+		if _, err := values[i].ToString(); err != nil {
+			return false, err
+		}
+		present = true
+	}
+	return present, nil
 }

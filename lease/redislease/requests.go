@@ -182,7 +182,11 @@ func (s *Store) form(kind lease.Kind, mode lease.Mode) string {
 
 // millis is d in milliseconds, rounded up: a lease must not end before its holder thinks so.
 func millis(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	ms := d / time.Millisecond
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return strconv.FormatInt(int64(ms), 10)
 }
 
 func micros(d time.Duration) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -316,12 +317,12 @@ func parseSlots(ranges []rueidis.RedisMessage, asked string) (all masters) {
 		first, err1 := values[0].AsInt64()
 		last, err2 := values[1].AsInt64()
 		node, _ := values[2].ToArray()
-		if err1 != nil || err2 != nil || len(node) < 2 {
+		if err1 != nil || err2 != nil || first < 0 || last < first || last >= slots || len(node) < 2 {
 			continue
 		}
 		host, _ := node[0].ToString()
 		port, err := node[1].AsInt64()
-		if err != nil {
+		if err != nil || port < 1 || port > math.MaxUint16 {
 			continue
 		}
 		if host == "" || host == "?" {
