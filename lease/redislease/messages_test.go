@@ -31,7 +31,7 @@ func TestMessagesAreRead(t *testing.T) {
 func TestBadMessagesAreRefused(t *testing.T) {
 	for _, message := range []string{
 		"", " ", "grant", "grant a:7", "grant a:7 1 2 1", "grant b:7 1 2 1 k", "grant a:0 1 2 1 k", "grant a 1 2 1 k",
-		"grant a:7 0 2 1 k", "grant a:7 01 2 1 k", "grant a:7 1 02 1 k", "grant a:07 1 2 1 k", 
+		"grant a:7 0 2 1 k", "grant a:7 01 2 1 k", "grant a:7 1 02 1 k", "grant a:07 1 2 1 k",
 		"want a:7  k", "want a:7 nobody k", "want a:7 b:0 k", "ask a:7 - k", "ask a:7  k", "ask a:7 b: k",
 		"grant a:7 3 2 1 k", "grant a:7 -1 2 1 k", "grant a:7 1 2 2 k", "grant a:7 1 2  k",
 		"grant a:7 1 99999999999999999999 1 k", "want a:7 -", "want b:7 - k", "busy a:7", "changed", "probe k", "GRANT a:7 1 2 1 k",
