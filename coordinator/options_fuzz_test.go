@@ -41,18 +41,35 @@ func requireTold(t *testing.T, err error, options ...string) {
 // others out for as long, it lets them in.
 func FuzzOptions(f *testing.F) {
 	const second = int64(time.Second)
-	f.Add(30*second, 0*second, 0*second, false, 64, int64(5*time.Millisecond), "lock:", 0, 5*second, 3600*second, int64(0), int64(0), 0, "")
+	// One of them is another, and all the rest are fine.
+	with := func(at, value int) {
+		d := [...]int64{30 * second, 0, 0, 5_000_000, 5 * second, 24 * 3600 * second, 0, 0}
+		n := [...]int{64, 0, 0}
+		if at < len(d) {
+			d[at] = int64(value)
+		} else {
+			n[at-len(d)] = value
+		}
+		f.Add(d[0], d[1], d[2], at == 2, n[0], d[3], "lock:", n[1], d[4], d[5], d[6], d[7], n[2], "")
+	}
+	for at := range 8 {
+		for _, d := range extremes {
+			with(at, int(d))
+		}
+	}
+	for at := range 3 {
+		for _, n := range []int{0, 1, -1, 1 << 16, 1<<16 + 1, math.MaxInt, math.MinInt} {
+			with(8+at, n)
+		}
+	}
+	for _, prefix := range []string{"", "{a}", "}{", "a{b}c", "{}", "{", "}", "{a}{b}", "{a}}", "\x00", "~"} {
+		f.Add(second, second, second, false, 1, second, prefix, 0, second, second, second, second, 0, "")
+	}
+	for _, url := range []string{"http://x/{trace}", "x"} {
+		f.Add(second, second, second, false, 1, second, "", 0, second, second, second, second, 0, url)
+	}
 	for _, d := range extremes {
 		n := int64(d)
-		f.Add(n, second, second, true, 1, second, "lock:", 1, second, int64(coordinator.MaxTTL), second, second, 1, "http://x/{trace}")
-		f.Add(second, n, second, true, 1, second, "{a}", 1, second, second, second, second, 1, "x")
-		f.Add(second, second, n, true, 1, second, "}{", 1, second, second, second, second, -1, "")
-		f.Add(second, second, second, true, 1<<16, n, "", math.MaxInt, second, second, second, second, 1, "")
-		f.Add(second, second, second, true, 1<<16+1, second, "a{b}c", -1, second, second, second, second, 1, "")
-		f.Add(second, second, second, true, 0, second, "", 1, n, second, second, second, 1, "")
-		f.Add(second, second, second, false, 1, second, "", 1, second, n, second, second, 1, "")
-		f.Add(second, second, second, false, 1, second, "", 1, second, second, n, second, math.MaxInt, "")
-		f.Add(second, second, second, false, 1, second, "", 1, second, second, second, n, math.MinInt, "")
 		f.Add(second, n, n, true, 1, n, "", 0, n, n, n, n, 1, "")
 	}
 	f.Fuzz(func(t *testing.T, ttl, retention, shared int64, sharedSet bool, budget int, slice int64, prefix string, waiters int, unavailable, tokens,
