@@ -253,8 +253,8 @@ func FuzzRecords(f *testing.F) {
 }
 
 // loadedFor returns a stock for the seeds and inputs of a target, on the shared server.
-func loadedFor(f *testing.F) *Stock {
-	s := opened(f, processAt(f, redistest.Shared(f).Option(), coordinator.WithUnavailableAfter(time.Millisecond)), redistest.Prefix(f), Config{Segments: 2})
+func loadedFor(f *testing.F, opts ...coordinator.Option) *Stock {
+	s := opened(f, processAt(f, redistest.Shared(f).Option(), opts...), redistest.Prefix(f), Config{Segments: 2})
 	require.NoError(f, s.Load(context.Background(), 100))
 	return s
 }
@@ -291,6 +291,7 @@ func FuzzCalls(f *testing.F) {
 	}
 	server := resptest.Start(f)
 	base := loadedFor(f)
+	base.settings.UnavailableAfter = time.Nanosecond // what fails is not tried again
 	f.Fuzz(func(t *testing.T, what uint8, attached bool, texts string) {
 		from := &said{}
 		for text := range strings.SplitSeq(texts, "\x00") {
