@@ -274,6 +274,7 @@ func FuzzErrors(f *testing.F) {
 	for _, text := range []string{
 		"READONLY You can't write against a read only replica.", "KIND the key is in use as rw", "WRONGTYPE Operation", "ERR unknown command 'EVALSHA'", "", " ", "x", "OOM",
 		"ERR Error running script (call to f_1): @user_script:12: READONLY You can't write", "ERR @user_script:", "The user executing the script can't run this", "-", "ERR ",
+		"MOVED 3999 127.0.0.1:6381", "MOVED", "MOVED 1", "MOVED  ", "MOVEDx a b", "MOVED 1 ::1:7000", "MOVED 1 ", "ASK 1", "ASKING is not allowed here",
 		"NOPERM this user has no permissions to run the 'evalsha' command", "ERR Error running script (call to f_1): @user_script:12: -WRONGTYPE Operation",
 	} {
 		f.Add(text)
@@ -281,8 +282,13 @@ func FuzzErrors(f *testing.F) {
 	server := resptest.Start(f)
 	s := &Store{addr: "redis:6379"}
 	f.Fuzz(func(t *testing.T, text string) {
-		answer := server.Answer("-" + strings.NewReplacer("\n", " ", "\r", " ").Replace(text)).Error()
+		result := server.Answer("-" + strings.NewReplacer("\n", " ", "\r", " ").Replace(text))
+		answer := result.Error()
 		require.Error(t, answer)
+		if address, moved := movedTo(result); moved {
+			require.True(t, strings.HasPrefix(answer.Error(), "MOVED "))
+			require.NotContains(t, address, " ")
+		}
 		err := s.wrap("acquire", answer)
 		require.False(t, broken(answer), "the connection is fine")
 		var failure *Error

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -372,8 +373,10 @@ func (s *Store) trackGroups(ctx context.Context, servers map[string]rueidis.Clie
 
 // movedTo is the node that a read should have gone to.
 func movedTo(result rueidis.RedisResult) (address string, moved bool) {
+	err := result.Error()
 	var answer *rueidis.RedisError
-	if err := result.Error(); errors.As(err, &answer) {
+	// The client takes for granted that a MOVED has all its words: MOVED <slot> <address>.
+	if errors.As(err, &answer) && code(err) == "MOVED" && strings.Count(answer.Error(), " ") == 2 {
 		return answer.IsMoved()
 	}
 	return "", false
