@@ -66,15 +66,16 @@ func Owner(id string, t Ticket) string {
 	return id + ":" + strconv.FormatUint(uint64(t), 10)
 }
 
-// ParseOwner splits what [Owner] made. ok is false for names without a ticket,
-// which are returned whole as the id.
+// ParseOwner splits what [Owner] made, and nothing else: no two names have the same
+// id and ticket. ok is false for names without a ticket, which are returned whole as the id.
 func ParseOwner(owner string) (id string, t Ticket, ok bool) {
 	i := strings.LastIndexByte(owner, ':')
 	if i <= 0 {
 		return owner, 0, false
 	}
-	n, err := strconv.ParseUint(owner[i+1:], 10, 64)
-	if err != nil || n == 0 {
+	digits := owner[i+1:]
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || digits[0] == '0' {
 		return owner, 0, false
 	}
 	return owner[:i], Ticket(n), true

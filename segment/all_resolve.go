@@ -27,7 +27,7 @@ type entry struct {
 
 func parseEntry(value string) (e entry, ok bool) {
 	fields := strings.SplitN(value, " ", 5)
-	if len(fields) != 5 || fields[0] == "" {
+	if len(fields) != 5 || fields[0] == "" || !strings.Contains("pdg", fields[0][:1]) {
 		return entry{}, false
 	}
 	return entry{kind: fields[0][0], attempt: fields[1], lines: fields[3], home: fields[4]}, true

@@ -68,20 +68,27 @@ func (st *step) read(a answer) bool {
 }
 
 func (st *step) answered(values []rueidis.RedisMessage) {
-	n, err := values[0].AsInt64()
+	n, err := values[0].ToInt64()
+	answer := status(n)
+	if err != nil || !answer.known() && answer != statusOutrun || len(values) > 3 || (answer == statusBusy) != (len(values) == 3) {
+		st.err = st.unreadable()
+		return
+	}
+	var by, text string
+	if len(values) > 1 {
+		by, err = values[1].ToString()
+	}
+	var left int64
+	if len(values) > 2 && err == nil {
+		if text, err = values[2].ToString(); err == nil {
+			left, err = strconv.ParseInt(text, 10, 64)
+		}
+	}
 	if err != nil {
 		st.err = st.unreadable()
 		return
 	}
-	st.status = status(n)
-	if len(values) > 1 {
-		st.by, _ = values[1].ToString()
-	}
-	if len(values) > 2 {
-		text, _ := values[2].ToString()
-		µs, _ := strconv.ParseInt(text, 10, 64)
-		st.left = time.Duration(µs) * time.Microsecond
-	}
+	st.status, st.by, st.left = answer, by, ofMicros(left)
 }
 
 func (st *step) unreadable() error {
@@ -137,5 +144,8 @@ func confOf(set string) (Config, bool) {
 			return Config{}, false
 		}
 	}
-	return Config{Segments: int(n[0]), Remember: time.Duration(n[1]) * time.Millisecond, PerUser: n[2]}, validSegments(int(n[0])) == nil && n[1] > 0
+	if n[0] < 1 || n[0] > MaxSegments || n[1] < 1 || n[1] > MaxRemember.Milliseconds() || n[2] < 0 || n[2] > MaxUnits {
+		return Config{}, false
+	}
+	return Config{Segments: int(n[0]), Remember: time.Duration(n[1]) * time.Millisecond, PerUser: n[2]}, true
 }

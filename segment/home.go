@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -99,6 +100,9 @@ const (
 	statusFailed   status = -100 // see err
 )
 
+// known says that a server can answer it: statusFailed is ours.
+func (s status) known() bool { return statusFull <= s && s <= statusAgain }
+
 func failed(err error) outcome { return outcome{statusFailed, &detail{err: err}} }
 
 // credit is the total that a donor has ever given to a segment.
@@ -191,7 +195,7 @@ func (h *home) askSince(failing *outage, b *batch) ([]outcome, error) {
 			}
 			continue
 		}
-		if word(values) == "long" {
+		if len(values) == 1 && word(values) == "long" {
 			script = ordersScript
 			h.long.Store(longFor)
 			continue
@@ -255,11 +259,22 @@ func another(values []rueidis.RedisMessage) (stored, bucket int64, other bool) {
 	if len(values) != 3 || word(values) != "now" {
 		return 0, 0, false
 	}
-	now, _ := values[1].ToString()
-	was, _ := values[2].ToString()
-	bucket, _ = strconv.ParseInt(now, 10, 64)
-	stored, _ = strconv.ParseInt(was, 10, 64)
+	bucket, ok := count(&values[1])
+	stored, also := count(&values[2])
+	if !ok || !also {
+		return 0, 0, false
+	}
 	return stored, bucket, true
+}
+
+// count is a number that is not negative, sent as a text, for Redis would cut it off elsewhere.
+func count(m *rueidis.RedisMessage) (n int64, ok bool) {
+	text, err := m.ToString()
+	if err != nil {
+		return 0, false
+	}
+	n, err = strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= 0
 }
 
 // rotate has the segment go on to a bucket, if it is not there yet.
@@ -275,9 +290,11 @@ func (h *home) rotate(set string, stored, bucket int64) error {
 			return a.err
 		}
 		values, _ := a.message.ToArray()
-		if _, now, ok := another(values); ok {
-			bucket = now
+		_, now, ok := another(values)
+		if !ok {
+			return fmt.Errorf("%w: rotate: %w", coordinator.ErrUnavailable, errUnreadable)
 		}
+		bucket = now
 	}
 	h.bucket.Store(bucket)
 	return nil
@@ -295,7 +312,7 @@ func word(values []rueidis.RedisMessage) string {
 // read reads the answers of a batch.
 func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([]outcome, error) {
 	outcomes := make([]outcome, len(b.orders))
-	if word(values) == "all" {
+	if len(values) == 1 && word(values) == "all" {
 		for i := range outcomes {
 			outcomes[i].status = statusDone
 		}
@@ -304,8 +321,11 @@ func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([
 		}
 		return outcomes, nil
 	}
-	values = values[1:]
 	unreadable := fmt.Errorf("%w: orders: %w", coordinator.ErrUnavailable, errUnreadable)
+	if _, err := values[0].ToInt64(); err != nil {
+		return nil, unreadable // a word that nobody knows
+	}
+	values = values[1:]
 	if len(values) != len(b.orders)+len(b.nameless) {
 		return nil, fmt.Errorf("%w: %d answers of %d", unreadable, len(values), len(b.orders)+len(b.nameless))
 	}
@@ -325,8 +345,8 @@ func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([
 		}
 	}
 	for i := range b.nameless {
-		n, err := values[len(outcomes)+i].AsInt64()
-		if err != nil {
+		n, err := values[len(outcomes)+i].ToInt64()
+		if err != nil || n < 0 || n > int64(b.nameless[i].count) {
 			return nil, unreadable
 		}
 		b.nameless[i].served = int(n)
@@ -342,15 +362,28 @@ func (h *home) read(b *batch, values []rueidis.RedisMessage, asked time.Time) ([
 func parseOutcome(m *rueidis.RedisMessage, asked time.Time) (outcome, bool) {
 	if m.IsInt64() {
 		n, err := m.ToInt64()
-		return outcome{status: status(n)}, err == nil
+		return outcome{status: status(n)}, err == nil && status(n).known()
 	}
-	three, err := m.AsIntSlice()
-	if err != nil || len(three) != 3 {
+	values, err := m.ToArray()
+	if err != nil || len(values) != 3 {
 		return outcome{}, false
 	}
-	return outcome{status(three[0]), &detail{
-		left: time.Duration(three[1]) * time.Microsecond, asked: asked, quantity: three[2],
-	}}, true
+	var three [3]int64
+	for i := range three {
+		if three[i], err = values[i].ToInt64(); err != nil {
+			return outcome{}, false
+		}
+	}
+	if !status(three[0]).known() || three[2] < 0 {
+		return outcome{}, false
+	}
+	return outcome{status(three[0]), &detail{left: ofMicros(three[1]), asked: asked, quantity: three[2]}}, true
+}
+
+// ofMicros is a number of µs that a server told, within what a Duration can be.
+func ofMicros(n int64) time.Duration {
+	const most = int64(math.MaxInt64 / time.Microsecond)
+	return time.Duration(min(max(n, -most), most)) * time.Microsecond
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }

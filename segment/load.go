@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/redis/rueidis"
 
@@ -85,19 +84,30 @@ func (s *Stock) begin(by string, units int64, reset bool) (epoch string, most in
 		if a.err != nil {
 			return "", 0, a.err
 		}
-		begun, err := a.message.AsStrSlice()
-		if err == nil && len(begun) == 0 {
-			return "", 0, nil
-		}
-		if err == nil && len(begun) == 2 {
-			most, err = strconv.Atoi(begun[1])
-		}
-		if err != nil || len(begun) != 2 {
+		epoch, most, ok := parseBegun(&a.message)
+		if !ok {
 			return "", 0, fmt.Errorf("%w: load: %w", coordinator.ErrUnavailable, errUnreadable)
 		}
-		return begun[0], most, nil
+		return epoch, most, nil
 	}
 	return "", 0, err
+}
+
+// parseBegun reads an epoch and the largest number of segments that there may be, or nothing.
+func parseBegun(m *rueidis.RedisMessage) (epoch string, most int, ok bool) {
+	values, err := m.ToArray()
+	if err == nil && len(values) == 0 {
+		return "", 0, true
+	}
+	if err != nil || len(values) != 2 {
+		return "", 0, false
+	}
+	n, ok := count(&values[0])
+	segments, also := count(&values[1])
+	if !ok || !also || segments > MaxSegments {
+		return "", 0, false
+	}
+	return number(n), int(segments), true
 }
 
 // share is how many of units segment i of n gets.
@@ -144,10 +154,14 @@ func (s *Stock) loadSegments(ctx context.Context, epoch, set string, units int64
 				return a.err
 			}
 			values, _ := a.message.ToArray()
-			if stored, bucket, other := another(values); other {
+			stored, bucket, other := another(values)
+			switch {
+			case other:
 				again = append(again, target{todo[i].home, bucket, stored})
-			} else {
+			case len(values) == 1 && word(values) == "set":
 				todo[i].home.bucket.Store(todo[i].bucket)
+			default:
+				return fmt.Errorf("%w: load: %w", coordinator.ErrUnavailable, errUnreadable)
 			}
 		}
 		if len(again) == 0 {

@@ -113,11 +113,10 @@ func (f *fleet) look(ctx context.Context, c *coordinator.Coordinator, client rue
 	if !rueidis.IsRedisNil(err) {
 		err = errors.Join(err, errLeft)
 	}
-	var answer *rueidis.RedisError
 	switch {
 	case rueidis.IsRedisNil(err):
 		return noteUnwritten, nil
-	case errors.As(err, &answer) && isAsk(answer):
+	case code(err) == "ASK":
 		return noteMoving, nil
 	case err != nil:
 		return 0, noteError(err)
@@ -133,11 +132,6 @@ func (f *fleet) look(ctx context.Context, c *coordinator.Coordinator, client rue
 		return noteChanging, nil
 	}
 	return noteKnown, nil
-}
-
-func isAsk(err *rueidis.RedisError) bool {
-	_, ask := err.IsAsk()
-	return ask
 }
 
 // write runs the script.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-leasehold/leasehold/coordinator"
 )
 
@@ -158,12 +160,12 @@ func parseBooks(a answer) (books, error) {
 	if err != nil || len(values) < 2 || len(values)%2 != 0 {
 		return books{}, unreadable
 	}
-	more, err1 := values[0].AsInt64()
-	earliest, err2 := values[1].AsInt64()
+	more, err1 := values[0].ToInt64()
+	earliest, err2 := values[1].ToInt64()
 	if err1 != nil || err2 != nil {
 		return books{}, unreadable
 	}
-	b := books{more: more == 1, earliest: time.Duration(earliest) * time.Microsecond}
+	b := books{more: more == 1, earliest: ofMicros(earliest)}
 	fields := map[string]*int64{
 		"left": &b.left, "took": &b.took, "reserved": &b.reserved, "parts": &b.parts, "loaded": &b.loaded, "opens": &b.opens,
 		"added": &b.added, "raised": &b.raised, "gave": &b.gave, "gotten": &b.gotten, "short": &b.short, "rev": &b.rev,
@@ -171,23 +173,50 @@ func parseBooks(a answer) (books, error) {
 	for i := 2; i < len(values); i += 2 {
 		name, _ := values[i].ToString()
 		if name == "overdue" {
-			pairs, err := values[i+1].AsStrSlice()
-			if err != nil || len(pairs)%2 != 0 {
+			var ok bool
+			if b.overdue, ok = parseOverdue(&values[i+1]); !ok {
 				return books{}, unreadable
-			}
-			for ; len(pairs) > 0; pairs = pairs[2:] {
-				b.overdue = append(b.overdue, overdue{field: pairs[0], value: pairs[1]})
 			}
 			continue
 		}
-		text, _ := values[i+1].ToString()
 		if to := fields[name]; to != nil {
-			if *to, err = strconv.ParseInt(text, 10, 64); err != nil {
+			text, err := values[i+1].ToString()
+			if err == nil {
+				*to, err = strconv.ParseInt(text, 10, 64)
+			}
+			if err != nil {
 				return books{}, unreadable
 			}
+			delete(fields, name)
 		}
 	}
+	if len(fields) > 0 { // what is missing is not 0
+		return books{}, unreadable
+	}
 	return b, nil
+}
+
+// parseOverdue reads fields and values of open. A value that is gone is left out.
+func parseOverdue(m *rueidis.RedisMessage) (all []overdue, ok bool) {
+	values, err := m.ToArray()
+	if err != nil || len(values)%2 != 0 {
+		return nil, false
+	}
+	for ; len(values) > 0; values = values[2:] {
+		field, err := values[0].ToString()
+		if err != nil {
+			return nil, false
+		}
+		value, err := values[1].ToString()
+		if rueidis.IsRedisNil(err) {
+			continue
+		}
+		if err != nil {
+			return nil, false
+		}
+		all = append(all, overdue{field: field, value: value})
+	}
+	return all, true
 }
 
 // available is what could be sold at most: what is left, on its way between
@@ -248,24 +277,36 @@ func (s *Stock) pairs(of ...*home) (given, got map[pair]int64, err error) {
 			s.noteEpoch(set, a.err)
 			return nil, nil, a.err
 		}
-		values, err := a.message.AsStrSlice()
-		if err != nil || len(values)%3 != 0 {
+		if !parsePairs(&a.message, of[i].index, given, got) {
 			return nil, nil, fmt.Errorf("%w: pairs: %w", coordinator.ErrUnavailable, errUnreadable)
-		}
-		for ; len(values) > 0; values = values[3:] {
-			other, err1 := strconv.Atoi(values[1])
-			units, err2 := strconv.ParseInt(values[2], 10, 64)
-			if err1 != nil || err2 != nil {
-				return nil, nil, fmt.Errorf("%w: pairs: %w", coordinator.ErrUnavailable, errUnreadable)
-			}
-			if values[0] == "given" {
-				given[pair{of[i].index, other}] = units
-			} else {
-				got[pair{other, of[i].index}] = units
-			}
 		}
 	}
 	return given, got, nil
+}
+
+// parsePairs notes what a segment says that it has given and got.
+func parsePairs(m *rueidis.RedisMessage, index int, given, got map[pair]int64) bool {
+	values, err := m.ToArray()
+	if err != nil || len(values)%3 != 0 {
+		return false
+	}
+	for ; len(values) > 0; values = values[3:] {
+		what, _ := values[0].ToString()
+		other, ok := count(&values[1])
+		units, also := count(&values[2])
+		if !ok || !also || other >= MaxSegments {
+			return false
+		}
+		switch what {
+		case "given":
+			given[pair{index, int(other)}] = units
+		case "got":
+			got[pair{int(other), index}] = units
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // settle ends what a crash has left half done: units that were given and not
@@ -354,14 +395,28 @@ func (s *Stock) give(gifts []gift) (totals []string, err error) {
 			err = a.err
 			continue
 		}
-		values, unreadable := a.message.AsStrSlice()
-		if unreadable != nil || len(values) != 3 {
+		total, units, ok := parseGift(&a.message)
+		if !ok {
 			err = fmt.Errorf("%w: give: %w", coordinator.ErrUnavailable, errUnreadable)
 			continue
 		}
-		units, _ := strconv.ParseInt(values[2], 10, 64)
-		totals[i], moved = values[0], moved+units
+		totals[i], moved = number(total), moved+units
 	}
 	s.told.Moved(moves, moved)
 	return totals, err
+}
+
+// parseGift reads the total that was ever given to a segment, and what was given now.
+func parseGift(m *rueidis.RedisMessage) (total, units int64, ok bool) {
+	values, err := m.ToArray()
+	if err != nil || len(values) != 3 {
+		return 0, 0, false
+	}
+	total, ok = count(&values[0])
+	_, left := count(&values[1])
+	units, moved := count(&values[2])
+	if !ok || !left || !moved || units > total {
+		return 0, 0, false
+	}
+	return total, units, true
 }

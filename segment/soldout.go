@@ -275,7 +275,7 @@ func (k *soldOut) scan(name string, records map[uint64]struct{}) (bool, error) {
 func parseField(field string) (user, id string, ok bool) {
 	length, rest, ok := strings.Cut(field, ":")
 	n, err := strconv.Atoi(length)
-	if !ok || err != nil || n < 0 || n > len(rest) {
+	if !ok || err != nil || n < 0 || n > len(rest) || strconv.Itoa(n) != length {
 		return "", "", false
 	}
 	return rest[:n], rest[n:], true

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-leasehold/leasehold/coordinator"
 	"github.com/go-leasehold/leasehold/telemetry"
@@ -127,15 +128,31 @@ func (s *Stock) readMeta() (meta, error) {
 	if a.err != nil {
 		return meta{}, a.err
 	}
-	found, err := a.message.AsStrSlice()
-	if err != nil || len(found) != 4 {
-		return meta{}, fmt.Errorf("%w: attach: %w", coordinator.ErrUnavailable, errUnreadable)
-	}
-	m := meta{set: found[0], loading: found[1], last: found[3]}
-	if m.most, err = strconv.Atoi(found[2]); err != nil {
+	m, ok := parseMeta(&a.message)
+	if !ok {
 		return meta{}, fmt.Errorf("%w: attach: %w", coordinator.ErrUnavailable, errUnreadable)
 	}
 	return m, nil
+}
+
+func parseMeta(message *rueidis.RedisMessage) (m meta, ok bool) {
+	values, err := message.ToArray()
+	if err != nil || len(values) != 4 {
+		return meta{}, false
+	}
+	if m.set, err = values[0].ToString(); err != nil {
+		return meta{}, false
+	}
+	if m.loading, err = values[1].ToString(); err != nil {
+		return meta{}, false
+	}
+	most, ok := count(&values[2])
+	last, also := count(&values[3])
+	if !ok || !also || most > MaxSegments {
+		return meta{}, false
+	}
+	m.most, m.last = int(most), number(last)
+	return m, true
 }
 
 // ask asks segment 0 which epoch it is, and compares the settings.

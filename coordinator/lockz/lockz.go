@@ -174,7 +174,10 @@ func prefersJSON(accept []string) bool {
 		q := 1.0
 		for parameter := range strings.SplitSeq(parameters, ";") {
 			if value, ok := strings.CutPrefix(strings.TrimSpace(parameter), "q="); ok {
-				q, _ = strconv.ParseFloat(value, 64) // what can't be read isn't wanted
+				var err error
+				if q, err = strconv.ParseFloat(value, 64); err != nil || !(q >= 0 && q <= 1) {
+					q = 0 // what can't be read isn't wanted
+				}
 			}
 		}
 		kind = strings.ToLower(strings.TrimSpace(kind))

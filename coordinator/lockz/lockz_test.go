@@ -252,6 +252,10 @@ func TestFormat(t *testing.T) {
 			{"/", "text/html, application/json;q=0.5", "text/html"},
 			{"/", "application/json;q=0", "text/html"},
 			{"/", "application/json;q=x", "text/html"},
+			{"/", "application/json;q=nan", "text/html"},
+			{"/", "text/html;q=nan, application/json;q=0.1", "application/json"},
+			{"/", "text/html;q=inf, application/json", "application/json"},
+			{"/", "text/html;q=0.5, application/json;q=2", "text/html"},
 			{"/?format=json", "text/html", "application/json"},
 			{"/?format=html", "application/json", "text/html"},
 		} {

@@ -102,11 +102,15 @@ func (c *checkup) server(ctx context.Context, address string, client rueidis.Cli
 		c.add(ProblemUnknown, false, "INFO can't be read at %s (%v): its version, role and disk were not looked at", address, err)
 		info = c.memoryConfig(ctx, address, client)
 	}
-	if version := info["redis_version"]; version != "" {
-		if older(version, 6, 0, 0) {
-			c.add(ProblemVersion, true, "%s runs Redis %s: locks need 6.0 or later", address, version)
-		} else if older(version, 7, 0, 5) {
-			c.add(ProblemVersion, false, "%s runs Redis %s: it works, but 7.0.5 or later has fewer faults in scripts and client-side caching", address, version)
+	if text := info["redis_version"]; text != "" {
+		version, ok := parseVersion(text)
+		switch {
+		case !ok:
+			c.add(ProblemUnknown, false, "%s runs a version %q, which has no numbers to compare: locks need Redis 6.0 or later", address, shorten(text))
+		case slices.Compare(version[:], []int{6}) < 0:
+			c.add(ProblemVersion, true, "%s runs Redis %s: locks need 6.0 or later", address, text)
+		case slices.Compare(version[:], []int{7, 0, 5}) < 0:
+			c.add(ProblemVersion, false, "%s runs Redis %s: it works, but 7.0.5 or later has fewer faults in scripts and client-side caching", address, text)
 		}
 	}
 	if info["role"] == "slave" && !c.store.cluster {
@@ -223,17 +227,28 @@ func parseInfoText(text string) map[string]string {
 	return fields
 }
 
-// older compares a version, of which missing parts count as zero.
-func older(version string, than ...int) bool {
-	parts := strings.Split(version, ".")
-	for i, limit := range than {
-		n := 0
-		if i < len(parts) {
-			n, _ = strconv.Atoi(parts[i])
+// parseVersion reads a version, such as 7.0.15 or 7.2-rc1: up to three numbers, of which
+// those that are missing are 0. ok is false where there is not even the first.
+func parseVersion(text string) (version [3]int, ok bool) {
+	for i, part := range strings.SplitN(text, ".", len(version)+1) {
+		if i == len(version) {
+			break
 		}
-		if n != limit {
-			return n < limit
+		end := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' })
+		if end < 0 {
+			end = len(part)
+		}
+		n, err := strconv.Atoi(part[:end])
+		if err != nil && i == 0 {
+			return version, false
+		}
+		if err != nil {
+			break
+		}
+		version[i] = n
+		if end < len(part) {
+			break
 		}
 	}
-	return false
+	return version, true
 }

@@ -73,6 +73,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TTL < minTTL {
 		return c, fmt.Errorf("redislease: a TTL of %v is below the limit of %v", c.TTL, minTTL)
 	}
+	if c.TTL > maxTTL {
+		return c, fmt.Errorf("redislease: a TTL of %v is over the limit of %v", c.TTL, maxTTL)
+	}
 	if c.TokenRetention == 0 {
 		c.TokenRetention = max(DefaultTokenRetention, c.TTL)
 	}

@@ -115,20 +115,20 @@ func (s *Store) conclude(l *lane, c *call, results []rueidis.RedisResult, sent t
 		return
 	}
 	reply.Sent, reply.Resent = sent, resent
-	l.answer(c, reply.Reply, nil)
-	if reply.deaf && c.life == s.inbox.life.Load() {
+	l.answer(c, reply, nil)
+	if reply.Status == lease.Waiting && deaf(results[0]) && c.life == s.inbox.life.Load() {
 		s.mover.misplaced()
 	}
 }
 
 // read makes a reply of the results of a plan.
-func (s *Store) read(c *call, results []rueidis.RedisResult) (answered, error) {
+func (s *Store) read(c *call, results []rueidis.RedisResult) (lease.Reply, error) {
 	if c.plan.script == nil {
 		heard, err := results[0].AsInt64()
 		if !s.capabilities.Receipts {
 			heard = -1
 		}
-		return answered{Reply: lease.Reply{Status: lease.Done, Told: int(heard)}}, err
+		return lease.Reply{Status: lease.Done, Told: int(heard)}, err
 	}
 	reply, err := parseReply(c.request.Op, results[0])
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Store) read(c *call, results []rueidis.RedisResult) (answered, error) {
 		reply.Told = -1
 	}
 	if len(results) == 3 && results[1].Error() == nil {
-		if present, err := parsePresence(results[2]); err == nil {
+		if present, err := parsePresence(len(c.plan.watch), results[2]); err == nil {
 			reply.Watched, reply.Present = true, present
 		}
 	}

@@ -55,10 +55,11 @@ func parseMessage(id, message string) (event lease.Event, err error) {
 	case verbWant:
 		event.Type = lease.Wanted
 		if word[1] != "-" {
-			event.Asker = word[1]
+			event.Asker, err = asker(verb, word[1])
 		}
 	case verbAsk:
-		event.Type, event.Asker = lease.Asked, word[1]
+		event.Type = lease.Asked
+		event.Asker, err = asker(verb, word[1])
 	case verbBusy:
 		event.Type = lease.InUse
 	case verbChanged:
@@ -67,7 +68,15 @@ func parseMessage(id, message string) (event lease.Event, err error) {
 		event.Type = lease.Traced
 		return event, parseTrace(&event, word[1], word[2])
 	}
-	return event, nil
+	return event, err
+}
+
+// asker is the owner that wants an answer.
+func asker(verb, word string) (string, error) {
+	if _, _, ok := lease.ParseOwner(word); !ok {
+		return "", fmt.Errorf("%s: the asker %q is not an owner", verb, shorten(word))
+	}
+	return word, nil
 }
 
 // wordsOf is how many words a message has between its verb and its key; 0: the verb is not known.
@@ -100,7 +109,8 @@ func parseGrant(event *lease.Event, first, last, contended string) (err error) {
 	if event.First, err = strconv.ParseUint(first, 10, 64); err == nil {
 		event.Last, err = strconv.ParseUint(last, 10, 64)
 	}
-	if err != nil || event.First == 0 || event.Last < event.First {
+	// Both are written without zeros before them, and none is 0.
+	if err != nil || first[0] == '0' || last[0] == '0' || event.Last < event.First {
 		return fmt.Errorf("grant: the tokens %q to %q are none", shorten(first), shorten(last))
 	}
 	if contended != "0" && contended != "1" {

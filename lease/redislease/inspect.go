@@ -2,8 +2,8 @@ package redislease
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -24,32 +24,42 @@ func parseInfo(result rueidis.RedisResult) (info lease.Info, err error) {
 	if err != nil {
 		return info, fmt.Errorf("redislease: inspect: %w", err)
 	}
-	info.Kind = map[string]lease.Kind{"mutex": lease.Mutex, "rw": lease.ReadWrite}[layout]
-	token, err := values[1].AsInt64()
+	kind, ok := kinds[layout]
+	if !ok {
+		return info, fmt.Errorf("redislease: inspect: the layout %q is not known", shorten(layout))
+	}
+	token, err := values[1].ToInt64()
+	if err == nil && token < 0 {
+		err = fmt.Errorf("%d is negative", token)
+	}
 	if err != nil {
 		return info, fmt.Errorf("redislease: inspect: the token: %w", err)
 	}
-	info.Token = uint64(max(0, token))
-	if info.Holders, err = parseHolders(values[2]); err != nil {
+	holders, err := parseHolders(values[2])
+	if err != nil {
 		return info, fmt.Errorf("redislease: inspect: %w", err)
 	}
-	places, err := values[3].AsStrSlice()
+	waiters, err := parseQueue(values[3])
 	if err != nil {
 		return info, fmt.Errorf("redislease: inspect: the queue: %w", err)
 	}
-	for i := 0; i+1 < len(places); i += 2 {
-		if waiter, ok := parsePlace(places[i], places[i+1]); ok {
-			info.Waiters = append(info.Waiters, waiter)
-		}
+	if (len(holders) == 0) != (kind == 0) {
+		return info, fmt.Errorf("redislease: inspect: the layout is %q, and there are %d holders", layout, len(holders))
 	}
-	return info, nil
+	return lease.Info{Kind: kind, Token: uint64(token), Holders: holders, Waiters: waiters}, nil
 }
+
+// kinds are what the inspect script calls the layout of a key; one that nobody holds has none.
+var kinds = map[string]lease.Kind{"": 0, "mutex": lease.Mutex, "rw": lease.ReadWrite}
 
 // parseHolders reads owner, mode, ms left, since in µs, trace, and so on.
 func parseHolders(message rueidis.RedisMessage) (holders []lease.Holder, err error) {
 	values, err := message.ToArray()
-	if err != nil || len(values)%5 != 0 {
-		return nil, fmt.Errorf("%d values for the holders, not five each: %w", len(values), err)
+	if err != nil {
+		return nil, fmt.Errorf("the holders: %w", err)
+	}
+	if len(values)%5 != 0 {
+		return nil, fmt.Errorf("%d values for the holders, not five each", len(values))
 	}
 	for ; len(values) > 0; values = values[5:] {
 		var h lease.Holder
@@ -57,15 +67,23 @@ func parseHolders(message rueidis.RedisMessage) (holders []lease.Holder, err err
 		if err != nil {
 			return nil, fmt.Errorf("a holder's owner: %w", err)
 		}
-		h.Mode = lease.Exclusive
-		if mode, _ := values[1].ToString(); mode == "shared" {
-			h.Mode = lease.Shared
+		mode, err := values[1].ToString()
+		if err != nil {
+			return nil, fmt.Errorf("a holder's mode: %w", err)
 		}
-		left, err := values[2].AsInt64()
+		switch mode {
+		case "exclusive":
+			h.Mode = lease.Exclusive
+		case "shared":
+			h.Mode = lease.Shared
+		default:
+			return nil, fmt.Errorf("a holder's mode: %q is none", shorten(mode))
+		}
+		left, err := values[2].ToInt64()
 		if err != nil {
 			return nil, fmt.Errorf("a holder's time to live: %w", err)
 		}
-		h.TTL = time.Duration(max(0, left)) * time.Millisecond
+		h.TTL = ofMillis(max(0, left))
 		if start, err := values[3].AsInt64(); err == nil && start > 0 {
 			h.Since = time.UnixMicro(start)
 		}
@@ -75,22 +93,49 @@ func parseHolders(message rueidis.RedisMessage) (holders []lease.Holder, err err
 	return holders, nil
 }
 
+// parseQueue reads place, score, and so on. What is no place is left out: the scripts pass it over, too.
+func parseQueue(message rueidis.RedisMessage) (waiters []lease.Waiter, err error) {
+	values, err := message.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	if len(values)%2 != 0 {
+		return nil, fmt.Errorf("%d values, not two each", len(values))
+	}
+	for ; len(values) > 0; values = values[2:] {
+		member, err := values[0].ToString()
+		if err != nil {
+			return nil, err
+		}
+		score, err := values[1].ToString()
+		if err != nil {
+			return nil, err
+		}
+		if waiter, ok := parsePlace(member, score); ok {
+			waiters = append(waiters, waiter)
+		}
+	}
+	return waiters, nil
+}
+
+// place is that of the scripts: see advance in functions.lua.
+var place = regexp.MustCompile(`(?s)\A([A-Za-z])([0-9]+)/[0-9]+:(.+)\z`)
+
 // parsePlace reads a place of the queue, such as W30000/64:host-1-a:7.
 func parsePlace(member, score string) (waiter lease.Waiter, ok bool) {
-	terms, owner, ok := strings.Cut(member, ":")
-	if !ok || len(terms) < 2 || owner == "" {
+	terms := place.FindStringSubmatch(member)
+	if terms == nil {
 		return waiter, false
 	}
-	waiter.Owner, waiter.Mode = owner, lease.Exclusive
-	if terms[0] == 'R' || terms[0] == 'r' {
+	waiter.Owner, waiter.Mode = terms[3], lease.Exclusive
+	if terms[1] == "R" || terms[1] == "r" {
 		waiter.Mode = lease.Shared
 	}
-	ttl, _, _ := strings.Cut(terms[1:], "/")
-	ms, err := strconv.ParseInt(ttl, 10, 64)
-	if err != nil || ms <= 0 || ms > int64(1<<63-1)/int64(time.Millisecond) {
-		return waiter, false
+	ms, err := strconv.ParseInt(terms[2], 10, 64)
+	if err != nil || ms == 0 {
+		return lease.Waiter{}, false
 	}
-	waiter.TTL = time.Duration(ms) * time.Millisecond
+	waiter.TTL = ofMillis(ms)
 	if arrival, err := strconv.ParseFloat(score, 64); err == nil && arrival > 0 && arrival < 1<<62 {
 		waiter.Since = time.UnixMicro(int64(arrival))
 	}

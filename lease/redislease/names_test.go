@@ -100,17 +100,6 @@ func TestNamesOfDifferentKeysDiffer(t *testing.T) {
 	})
 }
 
-func FuzzNames(f *testing.F) {
-	for _, key := range oddKeys {
-		f.Add(key)
-	}
-	f.Fuzz(func(t *testing.T, key string) {
-		for _, prefix := range prefixes {
-			requireNames(t, names{prefix}, key)
-		}
-	})
-}
-
 func TestPrefixWithStrayBracesIsRefused(t *testing.T) {
 	for _, prefix := range []string{"{", "}", "{}", "a{}b", "{a}{b}", "{a}}", "{{a}", "}a{", "a{b"} {
 		_, err := newNames(prefix)

@@ -247,7 +247,12 @@ func (s *Store) hello(ctx context.Context, client rueidis.Client) (map[string]st
 	if s.option.AlwaysRESP2 {
 		protocol = "2"
 	}
-	answer, err := client.Do(ctx, client.B().Arbitrary("HELLO", protocol).Build()).AsMap()
+	return parseHello(client.Do(ctx, client.B().Arbitrary("HELLO", protocol).Build()))
+}
+
+// parseHello keeps the words of what a server says of itself.
+func parseHello(result rueidis.RedisResult) (map[string]string, error) {
+	answer, err := result.AsMap()
 	if err != nil {
 		return nil, err
 	}
@@ -334,18 +339,34 @@ func (s *Store) tryCommands(ctx context.Context) (heard int64, failed failures, 
 		name += inboxEnd(0) // any slot will do
 	}
 	probe := s.client.B().Eval().Script(source("probe")).Numkeys(1).Key(name).Arg(s.publish).Build()
-	values, err := s.client.Do(ctx, probe).ToArray()
+	return parseProbe(s.client.Do(ctx, probe))
+}
+
+// parseProbe reads how many received the message, and then each command that failed, and why.
+func parseProbe(result rueidis.RedisResult) (heard int64, failed failures, err error) {
+	values, err := result.ToArray()
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(values)%2 != 1 {
+		return 0, nil, fmt.Errorf("the probe's answer has %d values, not an odd number", len(values))
+	}
+	heard, err = values[0].ToInt64()
+	if err == nil && heard < 0 {
+		err = fmt.Errorf("the probe's answer says that %d received its message", heard)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
 	failed = failures{}
-	for i := range values {
-		if i == 0 {
-			heard, err = values[0].AsInt64()
-		} else if i%2 == 0 {
-			command, _ := values[i-1].ToString()
-			failed[command], _ = values[i].ToString()
+	for values = values[1:]; len(values) > 0; values = values[2:] {
+		command, err := values[0].ToString()
+		if err != nil {
+			return 0, nil, err
+		}
+		if failed[command], err = values[1].ToString(); err != nil {
+			return 0, nil, err
 		}
 	}
-	return heard, failed, err
+	return heard, failed, nil
 }

@@ -1,7 +1,10 @@
 package redislease
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -15,72 +18,129 @@ var statuses = [...]lease.Status{1: lease.Held, 2: lease.Waiting, 3: lease.Denie
 // deafStatus says that a ticket waits whose inbox is not subscribed where it waits.
 const deafStatus = 6
 
-// answered is a reply with what only the store needs to know.
-type answered struct {
-	lease.Reply
+// may are the answers that a request can have.
+var may = map[lease.Op][]lease.Status{
+	lease.Acquire:   {lease.Held, lease.Waiting, lease.Denied},
+	lease.Release:   {lease.Done, lease.Held, lease.Waiting, lease.Denied},
+	lease.Renew:     {lease.Held, lease.Lost},
+	lease.Downgrade: {lease.Held, lease.Lost},
+	lease.Annotate:  {lease.Done, lease.Lost},
+}
 
-	deaf bool // it waits, and its inbox is not subscribed where it waits
+// lengths are how many values each of them comes with, a trace left out.
+var lengths = [...]int{1: 5, 2: 6, 3: 6, 4: 1, 5: 1, deafStatus: 6}
+
+// answer reads the values of a script's answer by their place. The first that is not what it
+// has to be is the error, and what is read after it is zero.
+type answer struct {
+	values []rueidis.RedisMessage
+	err    error
+}
+
+// number is one that is not negative.
+func (a *answer) number(i int) int64 {
+	if a.err != nil {
+		return 0
+	}
+	n, err := a.values[i].ToInt64()
+	if err == nil && n < 0 {
+		err = fmt.Errorf("the script's answer has %d in place %d", n, i)
+	}
+	if a.err = err; err != nil {
+		return 0
+	}
+	return n
+}
+
+// flag is a number that is 0 or 1.
+func (a *answer) flag(i int) bool {
+	n := a.number(i)
+	if n > 1 {
+		a.err = fmt.Errorf("the script's answer has %d in place %d, which is 0 or 1", n, i)
+	}
+	return n == 1
 }
 
 // parseReply reads a script's answer. An answer of another form is an error:
 // nothing is guessed. A trace that is none is left out, for nothing depends on it.
-func parseReply(op lease.Op, result rueidis.RedisResult) (reply answered, err error) {
+func parseReply(op lease.Op, result rueidis.RedisResult) (reply lease.Reply, err error) {
 	values, err := result.ToArray()
 	if err != nil {
 		return reply, err
 	}
-	number := func(i int) int64 {
-		if err != nil {
-			return 0
-		}
-		var n int64
-		if n, err = values[i].ToInt64(); err == nil && n < 0 {
-			err = fmt.Errorf("the script's answer has %d in place %d", n, i)
-		}
-		return n
-	}
 	if len(values) == 0 {
-		return reply, fmt.Errorf("the script's answer is empty")
+		return reply, errors.New("the script's answer is empty")
 	}
-	status := number(0)
-	if err != nil {
-		return reply, err
+	a := answer{values: values}
+	status := a.number(0)
+	if a.err != nil {
+		return reply, a.err
 	}
-	want := map[int64]int{1: 5, 2: 6, 3: 6, 4: 1, 5: 1, deafStatus: 6}[status]
+	want := 0
+	if status < int64(len(lengths)) {
+		want = lengths[status]
+	}
 	if want == 6 && len(values) == 7 {
 		want = 7 // with a trace
 	}
 	if want == 0 || want != len(values) {
 		return reply, fmt.Errorf("the script's answer has status %d and %d values", status, len(values))
 	}
-	reply.Status, reply.deaf = statuses[status], status == deafStatus
+	reply.Status = statuses[status]
+	if !slices.Contains(may[op], reply.Status) {
+		return lease.Reply{}, fmt.Errorf("the script's answer is %q, which is none to %v", reply.Status, op)
+	}
 	switch reply.Status {
 	case lease.Held:
-		reply.First, reply.Last = uint64(number(1)), uint64(number(2))
-		reply.Contended = number(3) == 1
-		if n := int(number(4)); op == lease.Renew || op == lease.Downgrade {
-			reply.Waiters = n
-		} else {
-			reply.Already = n == 1
-		}
-		if err == nil && (reply.Last < reply.First || reply.First == 0 != (reply.Last == 0)) {
-			err = fmt.Errorf("the script's answer has the tokens %d to %d", reply.First, reply.Last)
-		}
+		a.held(op, &reply)
 	case lease.Waiting, lease.Denied:
-		reply.Remaining = time.Duration(number(1)) * time.Millisecond
-		reply.Rank, reply.Token = int(number(2)), uint64(number(3))
-		if err == nil {
-			reply.Holder, err = values[4].ToString()
-		}
-		reply.Told = int(number(5))
-		if want == 7 {
-			reply.Trace = parseTraceOf(values[6])
-		}
+		a.waiting(&reply)
 	}
-	if err != nil {
-		return answered{}, err
+	if a.err != nil {
+		return lease.Reply{}, a.err
 	}
 	return reply, nil
+}
+
+func (a *answer) held(op lease.Op, reply *lease.Reply) {
+	reply.First, reply.Last = uint64(a.number(1)), uint64(a.number(2))
+	reply.Contended = a.flag(3)
+	if op == lease.Renew || op == lease.Downgrade {
+		reply.Waiters = int(a.number(4))
+	} else {
+		reply.Already = a.flag(4)
+	}
+	if a.err == nil && (reply.Last < reply.First || reply.First == 0 != (reply.Last == 0)) {
+		a.err = fmt.Errorf("the script's answer has the tokens %d to %d", reply.First, reply.Last)
+	}
+}
+
+func (a *answer) waiting(reply *lease.Reply) {
+	reply.Remaining = ofMillis(a.number(1))
+	reply.Rank, reply.Token = int(a.number(2)), uint64(a.number(3))
+	if a.err == nil {
+		reply.Holder, a.err = a.values[4].ToString()
+	}
+	reply.Told = int(a.number(5))
+	if len(a.values) == 7 {
+		reply.Trace = parseTraceOf(a.values[6])
+	}
+}
+
+// ofMillis is a number of milliseconds that a server told, or the longest time that there is: a key
+// can be given more by hand.
+func ofMillis(ms int64) time.Duration {
+	return time.Duration(min(ms, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+}
+
+// deaf says that an answer is of a ticket that waits, and whose inbox is not subscribed there.
+func deaf(result rueidis.RedisResult) bool {
+	values, err := result.ToArray()
+	if err != nil || len(values) == 0 {
+		return false
+	}
+	status, err := values[0].ToInt64()
+	return err == nil && status == deafStatus
 }
 
 // parseTraceOf reads the trace of a holder, or nothing.
@@ -92,13 +152,23 @@ func parseTraceOf(message rueidis.RedisMessage) string {
 }
 
 // parsePresence reads the answer of the look with tracking: whether one of
-// the fields is there.
-func parsePresence(result rueidis.RedisResult) (bool, error) {
+// the fields that were asked for is there.
+func parsePresence(fields int, result rueidis.RedisResult) (present bool, err error) {
 	values, err := result.ToArray()
-	for i := range values {
-		if !values[i].IsNil() {
-			return true, err
-		}
+	if err != nil {
+		return false, err
 	}
-	return false, err
+	if len(values) != fields {
+		return false, fmt.Errorf("the look has %d values, not %d", len(values), fields)
+	}
+	for i := range values {
+		if values[i].IsNil() {
+			continue
+		}
+		if _, err := values[i].ToString(); err != nil {
+			return false, err
+		}
+		present = true
+	}
+	return present, nil
 }

@@ -2,6 +2,7 @@ package redislease
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,12 +14,25 @@ import (
 // TestAnswersOfAnotherFormAreErrors: what is not as the headers say is not guessed at.
 func TestAnswersOfAnotherFormAreErrors(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
-	answer := func(lua string) (lease.Reply, error) {
-		reply, err := parseReply(lease.Acquire, client.Do(t.Context(), client.B().Eval().Script("return "+lua).Numkeys(0).Build()))
-		return reply.Reply, err
+	to := func(op lease.Op, lua string) (lease.Reply, error) {
+		return parseReply(op, client.Do(t.Context(), client.B().Eval().Script("return "+lua).Numkeys(0).Build()))
+	}
+	answer := func(lua string) (lease.Reply, error) { return to(lease.Acquire, lua) }
+	for lua, ops := range map[string][]lease.Op{ // and no others
+		"{1, 1, 2, 0, 0}":         {lease.Acquire, lease.Release, lease.Renew, lease.Downgrade},
+		"{2, 10, 0, 5, 'a:1', 1}": {lease.Acquire, lease.Release},
+		"{6, 10, 0, 5, 'a:1', 1}": {lease.Acquire, lease.Release},
+		"{3, 10, 0, 5, 'a:1', 0}": {lease.Acquire, lease.Release},
+		"{4}":                     {lease.Renew, lease.Downgrade, lease.Annotate},
+		"{5}":                     {lease.Release, lease.Annotate},
+	} {
+		for op := lease.Acquire; op <= lease.Ask; op++ {
+			_, err := to(op, lua)
+			require.Equal(t, slices.Contains(ops, op), err == nil, "%v: %s: %v", op, lua, err)
+		}
 	}
 	for _, lua := range []string{
-		"{1, 1, 2, 0, 0}", "{1, 0, 0, 1, 7}", "{2, 10, 0, 5, 'a:1', 1}", "{3, 10, 0, 0, '', 0}", "{4}", "{5}",
+		"{1, 1, 2, 0, 0}", "{1, 0, 0, 1, 1}", "{2, 10, 0, 5, 'a:1', 1}", "{3, 10, 0, 0, '', 0}",
 		"{2, 10, 0, 5, 'a:1', 1, 'nonsense'}", "{3, 10, 0, 0, '', 0, 7}", "{3, 10, 0, 0, '', 0, {}}",
 	} {
 		reply, err := answer(lua)
@@ -31,7 +45,7 @@ func TestAnswersOfAnotherFormAreErrors(t *testing.T) {
 	require.Equal(t, trace, reply.Trace)
 	for _, lua := range []string{
 		"1", "'x'", "nil", "{}", "{0}", "{6}", "{-1}", "{'1'}", "{nil}", "{1}", "{1, 1, 2, 0}", "{1, 1, 2, 0, 0, 0}", "{1, 'a', 2, 0, 0}",
-		"{1, 2, 1, 0, 0}", "{1, 0, 1, 0, 0}", "{1, -2, -1, 0, 0}", "{1, 1, 2, 0, -1}", "{1, {}, 2, 0, 0}", "{2, 10, 0, 5, 'a:1'}",
+		"{1, 2, 1, 0, 0}", "{1, 0, 1, 0, 0}", "{1, -2, -1, 0, 0}", "{1, 1, 2, 0, -1}", "{1, 1, 2, 2, 0}", "{1, 1, 2, 0, 2}", "{4}", "{5}", "{1, {}, 2, 0, 0}", "{2, 10, 0, 5, 'a:1'}",
 		"{2, -1, 0, 5, 'a:1', 1}", "{2, 10, 0, 5, {}, 1}", "{2, 10, 0, 5, 7, 1}", "{2, 10, 0, 5, 'a:1', 1, '', ''}", "{1, 1, 2, 0, 0, 0, 0}", "{4, 1}", "{5, 1}", "{9223372036854775807}",
 		"redis.error_reply('ODD thing')", "redis.status_reply('OK')", "{redis.error_reply('ERR inside')}",
 	} {

@@ -15,6 +15,9 @@ import (
 // enough to leave the counter exact for centuries.
 const maxTokens = 1 << 20
 
+// maxTTL bounds the time to live of a lease: far more than makes sense, and what every server can count.
+const maxTTL = 366 * 24 * time.Hour
+
 // plan is a request made ready: what the server is to be sent.
 type plan struct {
 	script *script // nil: publish
@@ -95,6 +98,8 @@ func validateTerms(op lease.Op, kind lease.Kind, mode lease.Mode, ttl time.Durat
 		return fmt.Errorf("redislease: %v: a mutex has no shared leases", op)
 	case ttl < time.Millisecond:
 		return fmt.Errorf("redislease: %v: a TTL of %v is below the limit of 1ms", op, ttl)
+	case ttl > maxTTL:
+		return fmt.Errorf("redislease: %v: a TTL of %v is over the limit of %v", op, ttl, maxTTL)
 	case tokens < 0 || tokens > maxTokens:
 		return fmt.Errorf("redislease: %v: %d tokens are not between 0 and %d", op, tokens, maxTokens)
 	}
@@ -182,7 +187,11 @@ func (s *Store) form(kind lease.Kind, mode lease.Mode) string {
 
 // millis is d in milliseconds, rounded up: a lease must not end before its holder thinks so.
 func millis(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	ms := d / time.Millisecond
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return strconv.FormatInt(int64(ms), 10)
 }
 
 func micros(d time.Duration) string {

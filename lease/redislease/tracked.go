@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -316,12 +318,12 @@ func parseSlots(ranges []rueidis.RedisMessage, asked string) (all masters) {
 		first, err1 := values[0].AsInt64()
 		last, err2 := values[1].AsInt64()
 		node, _ := values[2].ToArray()
-		if err1 != nil || err2 != nil || len(node) < 2 {
+		if err1 != nil || err2 != nil || first < 0 || last < first || last >= slots || len(node) < 2 {
 			continue
 		}
 		host, _ := node[0].ToString()
 		port, err := node[1].AsInt64()
-		if err != nil {
+		if err != nil || port < 1 || port > math.MaxUint16 {
 			continue
 		}
 		if host == "" || host == "?" {
@@ -371,8 +373,10 @@ func (s *Store) trackGroups(ctx context.Context, servers map[string]rueidis.Clie
 
 // movedTo is the node that a read should have gone to.
 func movedTo(result rueidis.RedisResult) (address string, moved bool) {
+	err := result.Error()
 	var answer *rueidis.RedisError
-	if err := result.Error(); errors.As(err, &answer) {
+	// The client takes for granted that a MOVED has all its words: MOVED <slot> <address>.
+	if errors.As(err, &answer) && code(err) == "MOVED" && strings.Count(answer.Error(), " ") == 2 {
 		return answer.IsMoved()
 	}
 	return "", false

@@ -20,6 +20,7 @@
 --          {1, first, last, contended, already}           next holds the lease; already: it did before, or 0
 --          {2, left, rank, newest, holder, heard, trace}  next waits
 --          {6, ...}                                       the same, but nobody listens to its inbox on this node
+--          {3, left, rank, newest, holder, 0, trace}      next reads already, and wants to write: denied
 --          error KIND                                     in use as something else, nothing was changed
 -- Time     the server's
 -- Retry    safe: touches its own owner only
