@@ -2,7 +2,6 @@ package coordinator_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -260,7 +259,7 @@ func FuzzMutexes(f *testing.F) {
 			case waited < until:
 				require.NoError(t, err)
 			case waited > until:
-				require.True(t, errors.Is(err, coordinator.ErrHoldExpired), "%v after %v of %v", err, waited, until)
+				require.ErrorIs(t, err, coordinator.ErrHoldExpired, "%v after %v of %v", err, waited, until)
 			}
 		})
 	})

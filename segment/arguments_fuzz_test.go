@@ -119,7 +119,7 @@ func FuzzStockConfigs(f *testing.F) {
 			require.GreaterOrEqual(t, n, int64(0))
 			all += n
 		}
-		require.EqualValues(t, int64(MaxUnits), all)
+		require.Equal(t, int64(MaxUnits), all)
 	})
 }
 
